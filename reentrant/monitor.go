@@ -10,8 +10,8 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -38,7 +38,7 @@ type monitor struct {
 
 // A writerWait is a writer that waits for a condition.
 type writerWait struct {
-	*exclusive.Ticket
+	*condition.Ticket
 	lock *RWLock
 	call *sharedCall
 
@@ -291,7 +291,8 @@ func (m *monitor) signalled(epoch uint64, placed bool) {
 	m.mu.Lock()
 	w := m.waitLocked(epoch)
 	if w != nil {
-		w.signalSeen, w.Over = true, true
+		w.signalSeen = true
+		w.End()
 		if w.left {
 			m.lineUpLocked(w)
 		}
@@ -328,7 +329,7 @@ func (m *monitor) remove(w *writerWait) {
 // message has not come, end gives back the place in which the server queued the session.
 func (m *monitor) end(w *writerWait, signalled bool) *writerTry {
 	m.mu.Lock()
-	w.Over = true
+	w.End()
 	m.lineUpLocked(w)
 	signalSeen := w.signalSeen
 	m.mu.Unlock()
@@ -344,7 +345,7 @@ func (m *monitor) waiting(condition string) (owners []Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.waits {
-		if w.Name == condition && w.left && !w.Over {
+		if w.Name == condition && w.left && !w.Over() {
 			owners = append(owners, w.Owner)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -150,7 +149,7 @@ func newConfig(opts []Option) (config, error) {
 	c.Heartbeat = cmp.Or(c.Heartbeat, min(DefaultHeartbeat, c.Lease/3))
 	c.Patience, c.GrantTTL = 3*c.Heartbeat, max(2*c.Heartbeat, min(3*c.Heartbeat, c.Lease))
 	c.CommandTimeout = min(c.Lease/3, 2*time.Second)
-	c.ReleaseTime = exclusive.ReleaseTries * c.CommandTimeout // no more than a lease
+	c.ReleaseTime = core.ReleaseTries * c.CommandTimeout // no more than a lease
 	c.HandoffTime = cmp.Or(c.HandoffTime, min(DefaultTurnTime, c.Lease/4))
 	if c.Handoffs == 0 {
 		c.Handoffs = registeredTurn

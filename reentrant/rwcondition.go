@@ -8,8 +8,8 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -131,7 +131,7 @@ func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
 
 // AwaitAs gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
 // wait cannot begin, the holds are unchanged.
-func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error) {
+func (l *RWLock) awaitAs(ctx context.Context, owner Owner, name string, limit time.Time) (signalled bool, err error) {
 	s := l.session
 	select {
 	case <-s.core.Closing:
@@ -143,19 +143,19 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 		return false, err
 	}
 	defer m.leave()
-	over, stop := s.locks.Overtime(ctx, limit)
+	over, stop := s.conditions.Overtime(ctx, limit)
 	defer stop()
-	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), Ticket: &exclusive.Ticket{Name: condition, Owner: owner, Remote: m.conditions, Woken: make(chan bool, 1)}}
+	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), Ticket: condition.NewTicket(0, name, owner, m.conditions)}
 	if err := l.beginWait(ctx, over, m, w, limit); err != nil {
 		return false, l.orNotHeld(ctx, owner, err)
 	}
-	_, waitErr := s.locks.WaitSignalled(ctx, over, w.Ticket, limit)
+	_, waitErr := s.conditions.WaitSignalled(ctx, over, w.Ticket, limit)
 	signalled = waitErr == nil
-	if errors.Is(waitErr, exclusive.ErrTimeUp) {
+	if errors.Is(waitErr, condition.ErrTimeUp) {
 		waitErr = nil
 	}
 	if err := l.comeBack(ctx, over, w, m.end(w, signalled)); err != nil {
-		s.locks.Heartbeat.Remove(w.Ticket) // its signal, if there was one, goes to another
+		s.conditions.Remove(w.Ticket) // its signal, if there was one, goes to another
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
 		}
@@ -163,7 +163,7 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, condition string, lim
 		return false, errors.Join(ErrLost, err, waitErr)
 	}
 	if signalled {
-		s.locks.Heartbeat.Acknowledge(w.Ticket)
+		s.conditions.Acknowledge(w.Ticket)
 	}
 	return signalled, waitErr
 }
@@ -185,12 +185,12 @@ func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait,
 			err = ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
 		}
 		if became == left && err == nil {
-			l.session.locks.Heartbeat.Add(w.Ticket)
+			l.session.conditions.Add(w.Ticket)
 			return left, nil
 		}
 		m.remove(w)
 		if became == left || unknown { // no signal is to be spent on the ticket
-			l.session.core.Cleaner.Do(func() { l.session.locks.Withdraw(context.Background(), w.Ticket) })
+			l.session.core.Cleaner.Do(func() { l.session.conditions.Withdraw(context.Background(), w.Ticket) })
 		}
 		return became, err
 	})

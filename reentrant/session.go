@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
@@ -46,10 +47,11 @@ type session struct {
 	ended          chan struct{} // closed by end, at its end
 	endErr         error         // the connection's; written by end before ended is closed
 
-	detector *deadlock.Detector[Owner] // nil unless deadlocks are to be found
-	locks    *exclusive.Room           // Locks, and the heartbeat of all conditions
-	shared   *share.Room               // read-write locks and semaphores
-	monitors monitors                  // conditions of read-write locks
+	detector   *deadlock.Detector[Owner] // nil unless deadlocks are to be found
+	conditions *condition.Room           // the waiters of all conditions
+	locks      *exclusive.Room           // Locks
+	shared     *share.Room               // read-write locks and semaphores
+	monitors   monitors                  // conditions of read-write locks
 }
 
 // NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
@@ -73,7 +75,8 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	s := &session{
 		core: core.NewSession(cfg), hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.locks = exclusive.NewRoom(s.core)
+	s.conditions = condition.NewRoom(s.core)
+	s.locks = exclusive.NewRoom(s.core, s.conditions)
 	s.shared = share.NewRoom(s.core, min(core.GenerationTime, cfg.Lease/4))
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no reply within %v", connectTimeout))
@@ -82,6 +85,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		return nil, fmt.Errorf("reentrant: opening a session: %w", core.WrapUnavailable(context.Background(), err))
 	}
 	s.locks.Start()
+	s.conditions.Start()
 	if cfg.Deadlocks {
 		s.detector = newDetector(s)
 	}
@@ -158,6 +162,7 @@ func (k sink) Wanted(name string, epoch uint64) {
 // another clock, so the session renews all leases, and asks how much is left of fixed ones.
 func (k sink) Reconnected() {
 	k.s.shared.Reconnected()
+	k.s.conditions.Reconnected()
 	k.s.locks.Reconnected()
 }
 
@@ -260,6 +265,7 @@ func (s *session) end(hurried bool) {
 	}
 	s.shared.Stop()
 	s.locks.Stop()
+	s.conditions.Stop()
 	if s.detector != nil {
 		s.detector.Stop()
 	}

@@ -47,3 +47,6 @@ func (c *Config) CohortOwner() string {
 
 // GenerationTime is how long a turn lasts in which an owner may get the lock that came after its beginning.
 const GenerationTime = 5 * time.Millisecond
+
+// ReleaseTries bounds how often an unimportant command is sent.
+const ReleaseTries = 3

@@ -140,9 +140,6 @@ func (e *State) endHold(ctx context.Context, age time.Duration) error {
 	return err
 }
 
-// ReleaseTries bounds how often an unimportant command is sent.
-const ReleaseTries = 3
-
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
 // ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
 func (e *State) release(ctx context.Context, req backend.ReleaseRequest) error {

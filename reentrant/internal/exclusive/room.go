@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
@@ -29,17 +30,17 @@ type Room struct {
 	closed  bool              // no new lock states
 	drained chan struct{}     // closed when closed and states is empty
 
-	Watchdog  *Watchdog
-	Heartbeat *WaiterHeartbeat
+	Watchdog   *Watchdog
+	conditions *condition.Room
 
 	abandonedHolds atomic.Int64 // how many holds AbandonAll gave up
 	leftHolds      atomic.Int64 // how many it left in Redis, to be resumed
 }
 
 // NewRoom returns a room without locks. Nothing runs in it until Start.
-func NewRoom(s *core.Session) *Room {
-	r := &Room{core: s, options: optionsOf(s), states: make(map[string]*State), drained: make(chan struct{})}
-	r.Watchdog, r.Heartbeat = newWatchdog(r), newWaiterHeartbeat(r)
+func NewRoom(s *core.Session, conditions *condition.Room) *Room {
+	r := &Room{core: s, options: optionsOf(s), states: make(map[string]*State), drained: make(chan struct{}), conditions: conditions}
+	r.Watchdog = newWatchdog(r)
 	return r
 }
 
@@ -54,17 +55,11 @@ func optionsOf(s *core.Session) machine.Options {
 	}
 }
 
-// Start starts the watchdog and the heartbeat. The session has a connection by now.
-func (s *Room) Start() {
-	s.Watchdog.start()
-	s.Heartbeat.start()
-}
+// Start starts the watchdog. The session has a connection by now.
+func (s *Room) Start() { s.Watchdog.start() }
 
-// Stop ends them. It waits for commands that are under way.
-func (s *Room) Stop() {
-	s.Watchdog.stop()
-	s.Heartbeat.stop()
-}
+// Stop ends it. It waits for commands that are under way.
+func (s *Room) Stop() { s.Watchdog.stop() }
 
 // Drained returns a channel that is closed when the room is closed and no lock is in use.
 func (s *Room) Drained() <-chan struct{} { return s.drained }
@@ -260,7 +255,6 @@ func (s *Room) Wanted(name string, epoch uint64) {
 
 // Reconnected makes up for the messages about locks that were lost while the channel was closed.
 func (s *Room) Reconnected() {
-	s.Heartbeat.beatNow()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Watchdog.refreshLocked()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
@@ -50,7 +51,7 @@ type State struct {
 	mu            sync.Mutex // guards what follows, up to the baton's; taken after s.mu and before the queue's own
 	info          holdInfo   // of the machine's hold, while an owner has it
 	m             machine.Machine[core.Owner]
-	tickets       []*Ticket     // of owners that wait for the lock's conditions, or come back from there
+	tickets       condition.Tickets
 	cleaning      chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
 	cleaningSince time.Duration // the session's age when that began
 
@@ -92,11 +93,11 @@ func (e *State) ownerField(o core.Owner) string {
 func (e *State) granted(g backend.Grant) (wanted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.ticketLocked(g.Epoch)
+	t := e.tickets.Find(g.Epoch)
 	at := e.moment(e.s.core.Age())
 	switch e.m.Pushed(&at, &g, t != nil, !e.Queue.Idle()).Do {
 	case machine.Signal:
-		t.Over = true
+		t.End()
 		t.Wake(true) // if the message of the signal was lost
 	case machine.Wake:
 		e.nudge()

@@ -9,6 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
@@ -70,7 +71,7 @@ func (l *Handle) noHold(owner core.Owner) error {
 // AwaitAs waits for a condition, for its holder.
 func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, condition string, limit time.Time) (signalled bool, err error) {
 	err = l.holding(owner, func(e *State, holds int) (err error) {
-		over, stop := e.s.Overtime(ctx, limit)
+		over, stop := e.s.conditions.Overtime(ctx, limit)
 		defer stop()
 		signalled, err = e.await(ctx, over, l, condition, owner, holds, limit)
 		return err
@@ -84,11 +85,7 @@ func (l *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		held = e.m.Owned()
-		for _, t := range e.tickets {
-			if t.Name == condition && !t.Over {
-				owners = append(owners, t.Owner)
-			}
-		}
+		owners = e.tickets.Waiting(condition)
 	})
 	return owners, held
 }
@@ -108,7 +105,7 @@ func (e *State) wait(ctx context.Context, owner core.Owner, place localqueue.Pla
 
 // await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
 // ErrLost. over is the wait's overtime.
-func (e *State) await(ctx, over context.Context, l *Handle, condition string, owner core.Owner, holds int, limit time.Time) (bool, error) {
+func (e *State) await(ctx, over context.Context, l *Handle, name string, owner core.Owner, holds int, limit time.Time) (bool, error) {
 	select {
 	case <-e.s.core.Closing: // no owner could come back, so none may leave
 		if !e.finishOperation(holds, holds) {
@@ -118,61 +115,54 @@ func (e *State) await(ctx, over context.Context, l *Handle, condition string, ow
 		return false, core.ErrClosed
 	default:
 	}
-	t := &Ticket{Epoch: e.s.core.Epochs.Add(1), Name: condition, Owner: owner, Remote: e.remote.(backend.Conditions), Woken: make(chan bool, 1), fair: !l.Unfair, ahead: e.s.core.Ahead()}
-	e.addTicket(t)
-	if err := e.releaseForWait(ctx, over, t, holds, limit); err != nil {
-		e.removeTicket(t)
+	w := &conditionWait{
+		Ticket: condition.NewTicket(e.s.core.Epochs.Add(1), name, owner, e.remote.(backend.Conditions)),
+		ahead:  e.s.core.Ahead(),
+	}
+	if !l.Unfair {
+		w.LineUp = func() { e.reserveLocked(w) }
+	}
+	e.addTicket(w.Ticket)
+	if err := e.releaseForWait(ctx, over, w.Ticket, holds, limit); err != nil {
+		e.removeTicket(w.Ticket)
 		if !e.finishOperation(holds, holds) {
 			e.passOn()
 			return false, errors.Join(core.ErrLost, err)
 		}
 		return false, err
 	}
-	e.leaveHold(t)
-	e.reportRelease(ctx, &t.Hold, false, nil)
-	e.s.Heartbeat.Add(t)
+	e.leaveHold(w)
+	e.reportRelease(ctx, &w.hold, false, nil)
+	e.s.conditions.Add(w.Ticket)
 	e.Queue.Leave() // the hold's reference is now the ticket's
 
-	placed, waitErr := e.s.WaitSignalled(ctx, over, t, limit)
+	placed, waitErr := e.s.conditions.WaitSignalled(ctx, over, w.Ticket, limit)
 	signalled := waitErr == nil
-	if errors.Is(waitErr, ErrTimeUp) {
+	if errors.Is(waitErr, condition.ErrTimeUp) {
 		waitErr = nil
 	}
-	e.endWaits([]uint64{t.Epoch})
-	if err := e.reacquire(over, l, t, holds, placed); err != nil {
+	e.endWait(w.Ticket)
+	if err := e.reacquire(over, l, w, holds, placed); err != nil {
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
 		}
-		e.s.Heartbeat.Remove(t) // its signal, if there was one, goes to another waiter
+		e.s.conditions.Remove(w.Ticket) // its signal, if there was one, goes to another waiter
 		if signalled {
-			e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(l.Remote, l.Name, t.Epoch) })
+			e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(l.Remote, l.Name, w.Epoch) })
 		}
 		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, owner), holds)
-		e.s.notifyLost(e.name, &t.Hold, "it could not be had again after a wait")
+		e.s.notifyLost(e.name, &w.hold, "it could not be had again after a wait")
 		return false, errors.Join(core.ErrLost, err, waitErr)
 	}
 	if signalled {
-		e.s.Heartbeat.Acknowledge(t)
+		e.s.conditions.Acknowledge(w.Ticket)
 	}
 	return signalled, waitErr
 }
 
-// Overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
-// then no longer tries to come back from its wait. stop frees what it uses.
-func (s *Room) Overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
-	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	overdue := func() { cancel(core.ErrOverdue) }
-	forget := context.AfterFunc(ctx, func() { time.AfterFunc(s.core.Config.Lease, overdue) })
-	if limit.IsZero() {
-		return over, func() { forget(); cancel(nil) }
-	}
-	timer := time.AfterFunc(time.Until(limit.Add(s.core.Config.Lease)), overdue) // without an overflow
-	return over, func() { forget(); timer.Stop(); cancel(nil) }
-}
-
 // releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
 // lost. Baton.
-func (e *State) releaseForWait(ctx, over context.Context, t *Ticket, holds int, limit time.Time) error {
+func (e *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, holds int, limit time.Time) error {
 	cfg := &e.s.core.Config
 	req := backend.AwaitRequest{
 		Condition: t.Name, Ticket: t.Epoch, Owner: e.ownerField(t.Owner), Holds: holds,
@@ -221,92 +211,36 @@ func (e *State) releaseForWait(ctx, over context.Context, t *Ticket, holds int, 
 		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
 		// spent on the ticket.
 		e.carryOutLoss(e.m.Lose(e.m.Epoch(), "it is not known whether Await gave it up"))
-		e.s.core.Cleaner.Do(func() { e.s.Withdraw(context.Background(), t) })
+		e.s.core.Cleaner.Do(func() { e.s.conditions.Withdraw(context.Background(), t) })
 	}
 	return err
 }
 
 // leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
 // put the owner in the queue. Baton.
-func (e *State) leaveHold(t *Ticket) {
+func (e *State) leaveHold(w *conditionWait) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.Hold, t.holdGone = e.holdLocked(), true
+	w.hold = e.holdLocked()
+	w.Leave()
 	e.m.Left()
 	e.disownLocked()
 }
 
-// ErrTimeUp is the end of AwaitFor's time; it is never returned to callers.
-var ErrTimeUp = errors.New("the time is up")
-
-// WaitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
-// second case, in one step: nil if the signal came first.
-func (s *Room) WaitSignalled(ctx, over context.Context, t *Ticket, limit time.Time) (placed bool, err error) {
-	var timeout <-chan time.Time
-	if !limit.IsZero() {
-		timer := time.NewTimer(time.Until(limit))
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case placed = <-t.Woken:
-		return placed, nil
-	case <-ctx.Done():
-		err = core.InterruptedBy(ctx, "waiting for a signal", nil)
-	case <-timeout:
-		if err = ErrTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
-			err = core.InterruptedBy(ctx, "waiting for a signal", nil)
-		}
-	case <-s.core.Closing:
-		err = core.ErrClosed
-	}
-	if s.Withdraw(over, t) == backend.Signalled {
-		select {
-		case placed = <-t.Woken:
-		default:
-		}
-		return placed, nil
-	}
-	s.Heartbeat.Remove(t)
-	return false, err
-}
-
-// Withdraw withdraws a ticket, and reports whether it was signalled before. If Redis cannot be reached, it drops the
-// ticket when the session no longer beats for it.
-func (s *Room) Withdraw(ctx context.Context, t *Ticket) backend.TicketStatus {
-	result := backend.Gone
-	_ = s.core.Repeat(ctx, core.Policy{Tries: ReleaseTries, Stop: func(last error) error {
-		if last != nil && ctx.Err() != nil {
-			return last
-		}
-		return nil
-	}}, func(call context.Context, _ core.Copy) error {
-		status, err := t.Remote.Withdraw(call, t.Name, t.Epoch)
-		if err == nil {
-			err = check.Ticket(status)
-		}
-		if err == nil {
-			result = status
-		}
-		return err
-	})
-	return result
-}
-
 // reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
-func (e *State) reacquire(ctx context.Context, l *Handle, t *Ticket, holds int, placed bool) error {
-	defer e.removeTicket(t)
-	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: e.s.core.Now(), Fixed: t.Hold.fixed(), holds: holds, notifier: t.Hold.notifier, note: t.Hold.note.String()}
+func (e *State) reacquire(ctx context.Context, l *Handle, w *conditionWait, holds int, placed bool) error {
+	defer e.removeTicket(w.Ticket)
+	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: e.s.core.Now(), Fixed: w.hold.fixed(), holds: holds, notifier: w.hold.notifier, note: w.hold.note.String()}
 	if placed {
-		back.ticket, back.ahead = t.Epoch, t.ahead
+		back.ticket, back.ahead = w.Epoch, w.ahead
 	}
-	switch e.requeue(ctx, l, t, &back) {
+	switch e.requeue(ctx, l, w, &back) {
 	case localqueue.Claimed:
-		_, err := e.acquireRemote(ctx, l, t.Owner, &back)
+		_, err := e.acquireRemote(ctx, l, w.Owner, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.PutState(e)
-		return e.restoreHolds(ctx, t.Owner, &back)
+		return e.restoreHolds(ctx, w.Owner, &back)
 	}
 	e.s.PutState(e)
 	if ctx.Err() != nil {
@@ -352,9 +286,9 @@ func (e *State) shareNotifier(notifier *core.LossNotifier) {
 
 // requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
 // owner waits.
-func (e *State) requeue(ctx context.Context, l *Handle, t *Ticket, back *Try) localqueue.Outcome {
+func (e *State) requeue(ctx context.Context, l *Handle, w *conditionWait, back *Try) localqueue.Outcome {
 	if l.Unfair {
-		return e.enter(ctx, t.Owner, back)
+		return e.enter(ctx, w.Owner, back)
 	}
-	return e.wait(ctx, t.Owner, e.reserve(t), back)
+	return e.wait(ctx, w.Owner, e.reserve(w), back)
 }

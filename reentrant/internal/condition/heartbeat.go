@@ -1,4 +1,4 @@
-package exclusive
+package condition
 
 import (
 	"cmp"
@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// A WaiterHeartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
+// A heartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
 // and wait for the lock again: one command per condition and heartbeat. The reply reports signals whose messages were
 // lost. The command names those whose owners have the lock again, and only that acknowledges a signal: a beat's reply
 // may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the whole
 // session, and sleeps while the session has no waiter.
-type WaiterHeartbeat struct {
-	s     *Room
+type heartbeat struct {
+	core  *core.Session
 	nudge chan struct{} // 1-buffered: there is a ticket again
 	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
 	quit  chan struct{}
@@ -26,22 +27,22 @@ type WaiterHeartbeat struct {
 	tickets map[*Ticket]bool // true: its owner has the lock again, so one more beat acknowledges its signal
 }
 
-func newWaiterHeartbeat(s *Room) *WaiterHeartbeat {
-	return &WaiterHeartbeat{
-		s: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
+func newHeartbeat(s *core.Session) *heartbeat {
+	return &heartbeat{
+		core: s, nudge: make(chan struct{}, 1), again: make(chan struct{}, 1), quit: make(chan struct{}),
 		tickets: make(map[*Ticket]bool),
 	}
 }
 
-func (v *WaiterHeartbeat) start() { v.done.Go(v.watch) }
+func (v *heartbeat) start() { v.done.Go(v.watch) }
 
-func (v *WaiterHeartbeat) stop() {
+func (v *heartbeat) stop() {
 	close(v.quit)
 	v.done.Wait()
 }
 
-// Add beats for a ticket from now on.
-func (v *WaiterHeartbeat) Add(t *Ticket) {
+// add beats for a ticket from now on.
+func (v *heartbeat) add(t *Ticket) {
 	v.mu.Lock()
 	v.tickets[t] = false
 	v.mu.Unlock()
@@ -52,31 +53,31 @@ func (v *WaiterHeartbeat) Add(t *Ticket) {
 }
 
 // beatNow sends the next beat at once: it reports signals whose messages were lost with the channel.
-func (v *WaiterHeartbeat) beatNow() {
+func (v *heartbeat) beatNow() {
 	select {
 	case v.again <- struct{}{}:
 	default:
 	}
 }
 
-// Acknowledge acknowledges a ticket's signal with the next beat.
-func (v *WaiterHeartbeat) Acknowledge(t *Ticket) {
+// acknowledge acknowledges a ticket's signal with the next beat.
+func (v *heartbeat) acknowledge(t *Ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.tickets[t] = true
 }
 
-// Remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
-func (v *WaiterHeartbeat) Remove(t *Ticket) {
+// remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
+func (v *heartbeat) remove(t *Ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.tickets, t)
 }
 
-func (v *WaiterHeartbeat) watch() {
+func (v *heartbeat) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	cfg := &v.s.core.Config
+	cfg := &v.core.Config
 	var last time.Time
 	for armed := false; ; {
 		switch {
@@ -110,7 +111,7 @@ func since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-func (v *WaiterHeartbeat) empty() bool {
+func (v *heartbeat) empty() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.tickets) == 0
@@ -124,8 +125,8 @@ type group struct {
 
 // beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
 // the others.
-func (v *WaiterHeartbeat) beat() {
-	limit := min(v.s.core.Config.CommandTimeout, v.s.core.Config.Heartbeat)
+func (v *heartbeat) beat() {
+	limit := min(v.core.Config.CommandTimeout, v.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup
@@ -138,14 +139,14 @@ func (v *WaiterHeartbeat) beat() {
 }
 
 // send sends one command of a beat.
-func (v *WaiterHeartbeat) send(ctx context.Context, g group, tickets grouped) {
-	v.s.core.Counts.Commands.Add(1)
+func (v *heartbeat) send(ctx context.Context, g group, tickets grouped) {
+	v.core.Counts.Commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
 		return // the next one comes in time
 	}
 	for _, t := range tickets.served {
-		v.Remove(t)
+		v.remove(t)
 	}
 	for i, t := range tickets.waiting {
 		if answers[i] != backend.Waited {
@@ -179,7 +180,7 @@ func (all grouped) parts() (parts []grouped) {
 	return parts
 }
 
-func (v *WaiterHeartbeat) groups() map[group]grouped {
+func (v *heartbeat) groups() map[group]grouped {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	groups := make(map[group]grouped)
