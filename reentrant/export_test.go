@@ -50,11 +50,14 @@ func Entries(s *Session) int {
 	return s.locks.Len()
 }
 
-// Monitors is how many read-write locks a session has conditions of in use.
-func Monitors(s *Session) int {
-	s.monitors.mu.Lock()
-	defer s.monitors.mu.Unlock()
-	return len(s.monitors.used)
+// HasMonitors reports whether a session has conditions of read-write locks in use.
+func HasMonitors(s *Session) bool {
+	select {
+	case <-s.conditions.Drained():
+		return false
+	default:
+		return true
+	}
 }
 
 // AddWrites gives the caller, which has the write side, n more write holds.

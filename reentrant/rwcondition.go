@@ -3,13 +3,12 @@ package reentrant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/relock-go/relock/backend"
-	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -59,11 +58,29 @@ func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
 	case !l.writing():
 		return nil, l.error(op, ErrNotHeld)
 	}
-	m := l.session.monitors.find(backend.ConditionsOf(l.name))
-	if m == nil {
-		return nil, nil
-	}
-	return m.waiting(c.name), nil
+	return l.session.conditions.Waiting(l.name, c.name), nil
+}
+
+// A writerWait is a writer that waits for a condition.
+type writerWait struct {
+	*condition.Ticket
+	call *sharedCall
+
+	// What the writer gave up. Written with the mutex of the monitor.
+	reads, writes int
+	token         Token
+	notifier      *core.LossNotifier
+
+	place *writerTry // in the local queue, since the signal or the end of the wait. Written with the mutex of the monitor
+}
+
+// A writerTry is a writer's place in the local queue, or the outcome if it did not have to wait.
+type writerTry struct {
+	name    *share.Name // with a reference
+	outcome sharedqueue.Outcome
+	waiter  *sharedqueue.Waiter[Owner] // if the outcome is Waiting
+	begun   time.Time
+	err     error // if there is no name
 }
 
 // await waits for a condition of the write side, for every exported method. If uninterruptible is true, the end of ctx
@@ -111,11 +128,6 @@ func (l *RWLock) checkWrites(owner Owner) error {
 	return ErrNotHeld
 }
 
-// untilLost returns a context that ends with cause ErrLost when the owner's holds are lost. stop frees what it uses.
-func (l *RWLock) untilLost(ctx context.Context, owner Owner) (within context.Context, stop func()) {
-	return core.UntilLost(ctx, l.lossNotifier(owner))
-}
-
 // orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
 // error.
 func (l *RWLock) orNotHeld(ctx context.Context, owner Owner, err error) error {
@@ -138,15 +150,21 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, name string, limit ti
 		return false, ErrClosed // no owner could come back, so none may leave
 	default:
 	}
-	m, err := s.monitor(l.name)
+	m, err := s.conditions.Monitor(l.name)
 	if err != nil {
 		return false, err
 	}
-	defer m.leave()
+	defer m.Leave()
 	over, stop := s.conditions.Overtime(ctx, limit)
 	defer stop()
-	w := &writerWait{lock: l, call: s.callOf(ctx, time.Time{}), Ticket: condition.NewTicket(0, name, owner, m.conditions)}
-	if err := l.beginWait(ctx, over, m, w, limit); err != nil {
+	w := &writerWait{call: s.callOf(ctx, time.Time{}), Ticket: m.Ticket(name, owner)}
+	w.LineUp = func() {
+		if w.place == nil {
+			w.place = l.lineUp(w.call, w.Owner)
+		}
+	}
+	err = m.TakeTicket(ctx, over, l.lossNotifier(owner), limit, w.Ticket, func() bool { return l.leaveForWait(m, w) })
+	if err != nil {
 		return false, l.orNotHeld(ctx, owner, err)
 	}
 	_, waitErr := s.conditions.WaitSignalled(ctx, over, w.Ticket, limit)
@@ -154,7 +172,8 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, name string, limit ti
 	if errors.Is(waitErr, condition.ErrTimeUp) {
 		waitErr = nil
 	}
-	if err := l.comeBack(ctx, over, w, m.end(w, signalled)); err != nil {
+	m.End(w.Ticket, signalled)
+	if err := l.comeBack(ctx, over, w, w.place); err != nil {
 		s.conditions.Remove(w.Ticket) // its signal, if there was one, goes to another
 		if waitErr == nil && ctx.Err() != nil {
 			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
@@ -168,86 +187,19 @@ func (l *RWLock) awaitAs(ctx context.Context, owner Owner, name string, limit ti
 	return signalled, waitErr
 }
 
-// beginWait takes a ticket, and then gives up the holds. In this order every later signaller finds the ticket, since it
-// has the write side after that. After an error the holds are unchanged, or lost.
-func (l *RWLock) beginWait(ctx, over context.Context, m *monitor, w *writerWait, limit time.Time) error {
-	within, stop := l.untilLost(ctx, w.Owner)
-	defer stop()
-	if !limit.IsZero() {
-		var cancel context.CancelFunc
-		within, cancel = context.WithDeadlineCause(within, limit.Add(l.session.core.Config.Lease), errUnanswered)
-		defer cancel()
-	}
-	return m.hold(within, w.Owner, func(epoch uint64, pendingUntil time.Time) (use, error) {
-		m.add(w)
-		became, unknown, err := l.takeTicket(ctx, within, over, m, w, epoch, pendingUntil)
-		if became == left && !l.leaveForWait(ctx, m, w) {
-			err = ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
-		}
-		if became == left && err == nil {
-			l.session.conditions.Add(w.Ticket)
-			return left, nil
-		}
-		m.remove(w)
-		if became == left || unknown { // no signal is to be spent on the ticket
-			l.session.core.Cleaner.Do(func() { l.session.conditions.Withdraw(context.Background(), w.Ticket) })
-		}
-		return became, err
-	})
-}
-
-// takeTicket exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has
-// done it, takeTicket asks again until over ends: the caller must know whether it waits.
-func (l *RWLock) takeTicket(ctx, within, over context.Context, m *monitor, w *writerWait, epoch uint64, pendingUntil time.Time) (became use, unknown bool, err error) {
-	cfg := &l.session.core.Config
-	req := backend.AwaitRequest{
-		Condition: w.Name, Epoch: epoch, Ticket: w.Epoch, Owner: w.Owner.String(), Holds: 1,
-		Seen: Token(l.session.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Until: pendingUntil,
-	}
-	var status backend.TicketStatus
-	under := within
-	send := func(ctx context.Context, _ core.Copy) (err error) {
-		if status, err = m.conditions.Await(ctx, req); err == nil {
-			err = check.Ticket(status)
-		}
-		unknown = unknown || OutcomeUnknown(err)
-		return core.WrapUnavailable(under, err)
-	}
-	err = l.session.core.Repeat(within, core.Policy{}, send)
-	if err != nil && unknown && ctx.Err() != nil {
-		under = over
-		if again := l.session.core.Repeat(over, core.Policy{}, send); again != nil {
-			err = fmt.Errorf("%w; and since then: %w", err, again)
-		} else {
-			err = nil
-		}
-	}
-	switch {
-	case err != nil:
-		return kept, unknown, err
-	case status == backend.Gone:
-		return gone, false, nil
-	case status == backend.Signalled:
-		w.Wake(false)
-	}
-	return left, false, nil
-}
-
 // leaveForWait gives up all holds of the owner of a wait. It reports whether the owner had the write side.
-func (l *RWLock) leaveForWait(ctx context.Context, m *monitor, w *writerWait) bool {
+func (l *RWLock) leaveForWait(m *condition.Monitor, w *writerWait) bool {
 	n := l.find()
 	if n == nil {
 		return false
 	}
 	n.Check()
-	m.mu.Lock()
-	look := n.Tier().(*rwTier).exitForWait(w)
-	w.left = w.writes > 0
-	m.mu.Unlock()
-	if look {
-		n.Wake()
-	}
-	return w.left
+	return m.Left(w.Ticket, func() bool {
+		if n.Tier().(*rwTier).exitForWait(w) {
+			n.Wake()
+		}
+		return w.writes > 0
+	})
 }
 
 // exitForWait takes all holds of a writer, and their loss notifier. No other owner was inside, so none uses the
@@ -375,54 +327,17 @@ func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, a
 	return l.error(op, err)
 }
 
-// SignalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
-func (l *RWLock) signalAs(ctx context.Context, owner Owner, condition string, all bool) error {
-	m, err := l.session.monitor(l.name)
+// signalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
+func (l *RWLock) signalAs(ctx context.Context, owner Owner, name string, all bool) error {
+	m, err := l.session.conditions.Monitor(l.name)
 	if err != nil {
 		return err
 	}
-	defer m.leave()
-	within, stop := l.untilLost(ctx, owner)
-	defer stop()
-	within, cancel := context.WithDeadlineCause(within, time.Now().Add(l.session.core.Config.Lease), errUnanswered)
-	defer cancel()
-	unknown := false
-	err = m.hold(within, owner, func(epoch uint64, _ time.Time) (use, error) {
-		req := backend.SignalRequest{Condition: condition, Epoch: epoch, All: all}
-		for {
-			req.Op++
-			reply, maybe, err := l.signalOnce(within, m, req)
-			unknown = unknown || maybe
-			switch {
-			case err != nil:
-				return kept, err
-			case reply.Gone && (all || !unknown):
-				return gone, nil
-			case reply.Gone: // a second signal could wake another waiter
-				return kept, errForgotten
-			case !reply.More:
-				return kept, nil
-			}
-		}
-	})
+	defer m.Leave()
+	unknown, err := m.Signal(ctx, owner, l.lossNotifier(owner), name, all)
 	err = l.orNotHeld(ctx, owner, err)
 	if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
 		err = backend.WithOutcomeUnknown(err)
 	}
 	return err
-}
-
-// signalOnce sends one signal. unknown says that the server may have signalled a waiter, whatever the error.
-func (l *RWLock) signalOnce(ctx context.Context, m *monitor, req backend.SignalRequest) (reply backend.SignalReply, unknown bool, err error) {
-	err = l.session.core.Repeat(ctx, core.Policy{}, func(call context.Context, _ core.Copy) (err error) {
-		reply, err = m.conditions.Signal(call, req)
-		unknown = unknown || OutcomeUnknown(err) || err == nil && !reply.Gone
-		return core.WrapUnavailable(ctx, err)
-	})
-	if err == nil {
-		for _, ticket := range reply.Tickets {
-			m.signalled(ticket, false)
-		}
-	}
-	return reply, unknown, err
 }

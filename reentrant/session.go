@@ -35,8 +35,8 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 // A session is a Session without its handle.
 //
 // Lock order: deadlock.Detector.mu, then those of exclusive.Room. Shared holds have mutexes of their own (share.Room), taken
-// under monitor.mu or none of these. The mutexes of lost holds, loss notifiers, workers, the heartbeat of waiters, outages,
-// long waits, monitors and deadline.Shared are leaves. Nothing slow is done under any of them.
+// under condition.Monitor.mu or none of these. The mutexes of lost holds, loss notifiers, workers, condition.Room and its heartbeat,
+// outages, long waits and deadline.Shared are leaves. Nothing slow is done under any of them.
 type session struct {
 	core *core.Session // what the other parts of the session use too
 
@@ -48,10 +48,9 @@ type session struct {
 	endErr         error         // the connection's; written by end before ended is closed
 
 	detector   *deadlock.Detector[Owner] // nil unless deadlocks are to be found
-	conditions *condition.Room           // the waiters of all conditions
+	conditions *condition.Room           // the waiters of all conditions, and the conditions of read-write locks
 	locks      *exclusive.Room           // Locks
 	shared     *share.Room               // read-write locks and semaphores
-	monitors   monitors                  // conditions of read-write locks
 }
 
 // NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
@@ -117,7 +116,7 @@ func (k sink) Granted(g backend.Grant) {
 	if s.locks.Granted(g) {
 		return
 	}
-	if m := s.monitors.find(g.Name); m != nil && m.granted(g.Epoch) {
+	if s.conditions.Granted(g) {
 		return
 	}
 	remote, err := s.core.Conn.Bind(g.Name)
@@ -135,9 +134,7 @@ func (k sink) Signalled(name string, ticket uint64, placed bool) {
 	if k.s.locks.Signalled(name, ticket, placed) {
 		return
 	}
-	if m := k.s.monitors.find(name); m != nil {
-		m.signalled(ticket, placed)
-	}
+	k.s.conditions.Signalled(name, ticket, placed)
 }
 
 // Taken asks Redis about a hold that another session is said to have resumed.
@@ -295,7 +292,7 @@ func (s *session) awaitDrained() {
 // awaitAll waits until no lock, read-write lock, semaphore or monitor is in use. It returns false if limit was closed
 // first.
 func (s *session) awaitAll(limit <-chan struct{}) bool {
-	for _, drain := range []func() <-chan struct{}{s.locks.Drained, s.shared.Drained, s.monitors.drain} {
+	for _, drain := range []func() <-chan struct{}{s.locks.Drained, s.shared.Drained, s.conditions.Drained} {
 		drained := drain() // the monitors last: a writer may still use one
 		select {
 		case <-drained:

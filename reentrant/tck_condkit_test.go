@@ -79,7 +79,7 @@ func (k condKit) nothingStays(t *testing.T) {
 	synctest.Wait()
 	assert.Empty(t, k.QueuedOwners())
 	assert.Zero(t, reentrant.Entries(k.session))
-	assert.Zero(t, reentrant.Monitors(k.session))
+	assert.False(t, reentrant.HasMonitors(k.session))
 	assert.Empty(t, k.backend.Left("x"))
 	assert.Empty(t, k.backend.Left("relock:conditions:x"))
 }

@@ -1,18 +1,27 @@
 // Package condition is the session's part in the conditions of locks and of write sides: the tickets of owners that wait,
-// the beats that show Redis that they are alive, and the wait itself.
+// the beats that show Redis that they are alive, the wait itself, and the lock that goes with the conditions of a write side.
 package condition
 
-import "github.com/relock-go/relock/reentrant/internal/core"
+import (
+	"sync"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
 
 // A Room has the waiters of one session.
 type Room struct {
 	core      *core.Session
 	heartbeat *heartbeat
+
+	mu       sync.Mutex          // a leaf
+	monitors map[string]*Monitor // those in use, by the names of their locks
+	drained  chan struct{}       // closed when none is in use any more; nil before Drained is called
 }
 
 // NewRoom returns a room without waiters. Nothing runs in it until Start.
 func NewRoom(s *core.Session) *Room {
-	return &Room{core: s, heartbeat: newHeartbeat(s)}
+	return &Room{core: s, heartbeat: newHeartbeat(s), monitors: make(map[string]*Monitor)}
 }
 
 // Start starts the heartbeat. The session has a connection by now.
@@ -32,3 +41,78 @@ func (r *Room) Acknowledge(t *Ticket) { r.heartbeat.acknowledge(t) }
 
 // Remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
 func (r *Room) Remove(t *Ticket) { r.heartbeat.remove(t) }
+
+// Monitor returns the monitor of a read-write lock with a reference. The caller calls Leave.
+func (r *Room) Monitor(name string) (*Monitor, error) {
+	name = backend.ConditionsOf(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.monitors[name]
+	if m == nil {
+		remote, err := r.core.Conn.Bind(name)
+		if err != nil {
+			return nil, err
+		}
+		m = &Monitor{room: r, remote: remote, conditions: remote.(backend.Conditions), turn: make(chan struct{}, 1), grant: make(chan struct{}, 1)}
+		r.monitors[name] = m
+	}
+	m.refs++
+	return m, nil
+}
+
+// Leave drops a reference.
+func (m *Monitor) Leave() {
+	r := m.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.refs--; m.refs > 0 {
+		return
+	}
+	delete(r.monitors, m.remote.Name())
+	if r.drained != nil && len(r.monitors) == 0 {
+		close(r.drained)
+		r.drained = nil
+	}
+}
+
+// find returns the monitor whose lock has a name, nil if none is in use.
+func (r *Room) find(name string) *Monitor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.monitors[name]
+}
+
+// Drained returns a channel that is closed when no monitor is in use. It is called by one goroutine.
+func (r *Room) Drained() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	drained := make(chan struct{})
+	if len(r.monitors) == 0 {
+		close(drained)
+	} else {
+		r.drained = drained
+	}
+	return drained
+}
+
+// Granted hands a grant to the monitor whose lock it is for. It returns false if nothing needs it, so that it must be
+// released.
+func (r *Room) Granted(g backend.Grant) (wanted bool) {
+	m := r.find(g.Name)
+	return m != nil && m.granted(g.Epoch)
+}
+
+// Signalled wakes the owner of a ticket, if it is one of a monitor whose lock has that name.
+func (r *Room) Signalled(name string, ticket uint64, placed bool) {
+	if m := r.find(name); m != nil {
+		m.signalled(ticket, placed)
+	}
+}
+
+// Waiting returns the owners that wait for a condition of a read-write lock, longest first.
+func (r *Room) Waiting(lock, condition string) []core.Owner {
+	if m := r.find(backend.ConditionsOf(lock)); m != nil {
+		return m.waiting(condition)
+	}
+	return nil
+}

@@ -41,9 +41,6 @@ func (t *Ticket) Leave() { t.left = true }
 // End removes the ticket from the waiters: it is known to be signalled, or its wait has ended.
 func (t *Ticket) End() { t.over = true }
 
-// Over reports whether the ticket is known to be signalled, or its wait has ended.
-func (t *Ticket) Over() bool { return t.over }
-
 // Tickets are those of one lock: of owners that wait for its conditions, or come back from there, longest first. The mutex
 // of whoever has them guards them.
 type Tickets []*Ticket
@@ -82,7 +79,7 @@ func (all Tickets) Signalled(epoch uint64, placed bool) {
 // Waiting returns the owners that wait for a condition, longest first.
 func (all Tickets) Waiting(condition string) (owners []core.Owner) {
 	for _, t := range all {
-		if t.Name == condition && !t.over {
+		if t.Name == condition && t.left && !t.over {
 			owners = append(owners, t.Owner)
 		}
 	}

@@ -1,0 +1,162 @@
+package condition
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// A Monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a
+// lock, but a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes a lock
+// that goes with the name ([backend.ConditionsOf]), for that one command. That lock has no State: the writer takes
+// it while it has the write side, the session does not renew it, and no event reports it.
+//
+// When the server signals a session, it queues the session for that lock. The session does not need the place, and
+// gives it back.
+type Monitor struct {
+	room       *Room
+	remote     backend.Remote
+	conditions backend.Conditions // remote, as a backend.Conditions
+	turn       chan struct{}      // 1-buffered: a goroutine that has put a value in may use the lock
+	grant      chan struct{}      // 1-buffered: the lock was granted to the epoch that asks
+	refs       int                // Room.mu
+
+	mu      sync.Mutex // taken before the locks of shared names
+	asking  uint64     // the epoch that asks for the lock, 0 if none does
+	tickets Tickets
+}
+
+// A use says whether the session still has the lock of the conditions after it has used it.
+type use int8
+
+const (
+	lockKept use = iota // the session still has it, as far as it knows
+	lockLeft            // the command gave it up
+	lockGone            // the server no longer had it, and did nothing
+)
+
+// withLock takes the lock of the conditions, calls f with its epoch, and gives the lock back in the background. If the
+// lock was gone, it does it all again. pendingUntil is the time after which no copy of the request is under way.
+func (m *Monitor) withLock(ctx context.Context, owner core.Owner, f func(epoch uint64, pendingUntil time.Time) (use, error)) error {
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return core.InterruptedBy(ctx, "in this process's queue", nil)
+	}
+	defer func() { <-m.turn }()
+	for try := 0; ; try++ {
+		epoch, pendingUntil, err := m.acquire(ctx, owner)
+		became := lockKept
+		if err == nil {
+			became, err = f(epoch, pendingUntil)
+		}
+		switch became {
+		case lockKept:
+			m.release(epoch, pendingUntil)
+			return err
+		case lockLeft:
+			return err
+		}
+		core.Pause(ctx, core.RetryPause(try, m.room.core.Config.Heartbeat), nil)
+	}
+}
+
+// acquire asks for the lock until the session has it. Its lease is as long as two commands may take: if the lock cannot
+// be given back, others wait no longer than that.
+func (m *Monitor) acquire(ctx context.Context, owner core.Owner) (epoch uint64, pendingUntil time.Time, err error) {
+	cfg := &m.room.core.Config
+	req := backend.AcquireRequest{
+		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.CommandTimeout, Queue: true, Barge: true, Tokens: 1,
+		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
+	}
+	defer m.stopAsking()
+	for {
+		var reply backend.AcquireReply
+		err = m.room.core.Repeat(ctx, core.Policy{}, func(call context.Context, c core.Copy) (err error) {
+			req.NotAfter, pendingUntil = c.Limit, c.Limit
+			reply, err = m.remote.Acquire(call, req)
+			if err == nil {
+				err = check.Acquire(&reply)
+			}
+			return core.WrapUnavailable(ctx, err)
+		})
+		switch {
+		case err != nil:
+			return req.Epoch, pendingUntil, err
+		case reply.Status == backend.Granted:
+			return req.Epoch, pendingUntil, nil
+		case reply.Status == backend.Stale:
+			req.Epoch = m.ask()
+		case !m.park(ctx, reply.TTL):
+			return req.Epoch, pendingUntil, core.InterruptedBy(ctx, "waiting for the conditions", nil)
+		}
+	}
+}
+
+// ask returns a new epoch, which asks for the lock from here on.
+func (m *Monitor) ask() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asking = m.room.core.Epochs.Add(1)
+	select {
+	case <-m.grant: // of an earlier epoch
+	default:
+	}
+	return m.asking
+}
+
+func (m *Monitor) stopAsking() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asking = 0
+}
+
+// granted handles a grant of the lock to an epoch. It reports whether the monitor knows the epoch: as the one that
+// asks, or as a ticket. A grant to a ticket means that the ticket was signalled.
+func (m *Monitor) granted(epoch uint64) bool {
+	m.mu.Lock()
+	asks, t := epoch == m.asking, m.tickets.Find(epoch)
+	over := t == nil || t.over
+	m.mu.Unlock()
+	if asks {
+		select {
+		case m.grant <- struct{}{}:
+		default:
+		}
+	}
+	if !over {
+		m.signalled(epoch, true)
+	}
+	return asks || t != nil
+}
+
+// park waits until the lock is granted, or it is time to ask again. It returns false if ctx ended first. ttl is the
+// rest of the holder's lease, negative if that is not known.
+func (m *Monitor) park(ctx context.Context, ttl time.Duration) bool {
+	cfg := &m.room.core.Config
+	wait := cfg.Heartbeat - cfg.Jitter(cfg.Heartbeat/8)
+	if ttl >= 0 {
+		wait = min(wait, ttl+time.Millisecond)
+	}
+	return core.Pause(ctx, wait, m.grant)
+}
+
+// release gives the lock, or a place in its queue, back in the background.
+func (m *Monitor) release(epoch uint64, pendingUntil time.Time) {
+	m.room.core.Cleaner.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), m.room.core.Config.ReleaseTime)
+		defer cancel()
+		err := m.room.core.Repeat(ctx, core.Policy{}, func(call context.Context, _ core.Copy) error {
+			_, err := m.remote.Release(call, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil})
+			return core.WrapUnavailable(ctx, err)
+		})
+		if err != nil {
+			m.room.core.Log(slog.LevelWarn, "could not give back the lock of conditions; it expires", slog.String("lock", m.remote.Name()), slog.Any("error", err))
+		}
+	})
+}
