@@ -137,7 +137,7 @@ func (c *Condition) check() error {
 // of returns the lock of the condition.
 func (c *Condition) of() (name string, remote backend.Remote) {
 	if c.rw != nil {
-		return c.rw.name, c.rw.remote
+		return c.rw.handle.Name, c.rw.handle.Remote
 	}
 	return c.lock.handle.Name, c.lock.handle.Remote
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // WithJitter makes a session's heartbeats come early by d, always, so that a scenario is the same every time.
@@ -32,7 +33,7 @@ func WithLook(look func()) Option {
 
 // DoInSteps is Semaphore.Do in two steps: it acquires permits, and returns the rest of Do.
 func DoInSteps(m *Semaphore, ctx context.Context, n int) (rest func(fn func(ctx context.Context) error) error, err error) {
-	c, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
+	c, _, err := m.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	return func(fn func(ctx context.Context) error) error { return m.run(ctx, n, c, fn) }, err
 }
 
@@ -62,7 +63,7 @@ func HasMonitors(s *Session) bool {
 
 // AddWrites gives the caller, which has the write side, n more write holds.
 func AddWrites(l *RWLock, ctx context.Context, n int) {
-	l.find().Tier().(*rwTier).AddHolds(core.CurrentOwner(ctx), 0, n)
+	l.handle.Find().Tier().(interface{ AddHolds(Owner, int, int) bool }).AddHolds(core.CurrentOwner(ctx), 0, n)
 }
 
 // TakenUp sends a session the message that a hold of a lock was resumed elsewhere, without its epoch.
@@ -99,12 +100,12 @@ func SharedNames(s *Session) int { return s.shared.Len() }
 
 // PermitsInUse is how many permits of a semaphore the callers of a session have, as far as it can trust them.
 func PermitsInUse(m *Semaphore) int {
-	x := m.find()
+	x := m.handle.Find()
 	if x == nil {
 		return 0
 	}
 	x.Check()
-	return x.Tier().(*permitTier).InUse()
+	return x.Tier().(interface{ InUse() int }).InUse()
 }
 
 // NudgeWatchdog wakes the session's watchdog, as a new hold does.

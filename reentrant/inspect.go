@@ -158,7 +158,7 @@ func (l *Lock) command(ctx context.Context, op string, send sender, command func
 		return l.error(op, l.invalid)
 	}
 	err := send(ctx, 1, command)
-	return l.error(op, l.session.explainKind(ctx, l.handle.Remote, aLock, err))
+	return l.error(op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
 }
 
 // A sender sends n commands at once that belong to no hold: session.command, or session.ask for an owner that asks

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
@@ -132,7 +133,7 @@ func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err erro
 	if ok {
 		return true, nil
 	}
-	err = l.error(t.Op, l.session.explainKind(ctx, l.handle.Remote, aLock, err))
+	err = l.error(t.Op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
 	l.reportFailed(ctx, t.Begun, err)
 	return false, err
 }

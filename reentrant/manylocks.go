@@ -65,7 +65,7 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 	}
 	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call does not hold it
 	l := locks[n]
-	return n, l.error(p.try.Op, l.session.explainKind(p.ctx, l.handle.Remote, aLock, errs[n]))
+	return n, l.error(p.try.Op, l.session.core.ExplainKind(p.ctx, l.handle.Remote, core.ALock, errs[n]))
 }
 
 // waitable reports whether a call can wait for a lock that an attempt did not get: another owner has it, or the server

@@ -26,7 +26,7 @@ import (
 // Any caller that knows the id is the owner: two processes that use one id do not exclude each other.
 func (l *Lock) Resume(ctx context.Context) error {
 	t := &exclusive.Try{Begun: l.session.core.Now()}
-	err := l.error("resume", l.session.explainKind(ctx, l.handle.Remote, aLock, l.resume(ctx, t)))
+	err := l.error("resume", l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, l.resume(ctx, t)))
 	if err != nil {
 		l.reportFailed(ctx, t.Begun, err)
 	}

@@ -10,18 +10,13 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
-	"github.com/relock-go/relock/reentrant/internal/share"
-	"github.com/relock-go/relock/sharedqueue"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // ErrUpgrade is returned when an owner that has the read side of an RWLock asks for the write side: it would wait for
 // itself for ever, as it does in Java. Its holds are unchanged. Goroutines that share an owner ([WithOwner]) get it also if
 // one of them asks for the write side while another waits for the read side.
-var ErrUpgrade = errors.New("the read lock is held: give it up before asking for the write lock")
-
-// errVersionOfWriter is returned by Version to a writer.
-var errVersionOfWriter = errors.New("a writer has no version: what it reads before it writes is not what comes after")
+var ErrUpgrade = tier.ErrUpgrade
 
 // An RWLock is a read-write lock for the whole deployment: at a time either any number of owners hold its read side, or
 // one owner holds its write side. It behaves like java.util.concurrent.locks.ReentrantReadWriteLock in its fair mode,
@@ -58,18 +53,21 @@ type RWLock struct{ sharedName }
 // no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. An option that is nil has the same
 // effect, and so have [WithFixedLease] and WithFairness(false), since a read-write lock is fair and its lease is renewed.
 func (s *Session) NewRWLock(name string, opts ...LockOption) *RWLock {
-	l := &RWLock{sharedName{session: s, name: name, kind: backend.ReadWrite}}
+	l := &RWLock{s.newSharedName(name, backend.ReadWrite)}
 	l.bind(opts)
 	return l
 }
 
 // Name returns the lock's name.
-func (l *RWLock) Name() string { return l.name }
+func (l *RWLock) Name() string { return l.handle.Name }
+
+// tier returns the handle of the session's part in the lock.
+func (l *RWLock) tier() tier.RWLock { return tier.RWLock{Handle: &l.handle} }
 
 // Lock takes the write side. It waits for its turn until ctx ends. An owner that has the write side takes it again at
 // once. Lock returns [ErrUpgrade] if the owner has only the read side; other errors are those of [Lock.Lock].
 func (l *RWLock) Lock(ctx context.Context) error {
-	_, _, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "lock", Waits: true})
+	_, _, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "lock", Waits: true})
 	return err
 }
 
@@ -78,7 +76,7 @@ func (l *RWLock) Lock(ctx context.Context) error {
 // a heartbeat if one does not reply. It returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the
 // read side, and an error if the server could not be asked.
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
-	_, ok, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "try lock"})
+	_, ok, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "try lock"})
 	return ok, err
 }
 
@@ -87,14 +85,14 @@ func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 // it is TryLock. However short the wait, TryLockFor asks the server once, if it must, and waits for the reply for at
 // least an eighth of a command's time limit.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	_, ok, err := l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
+	_, ok, err := l.acquireFor(ctx, ModeWrite, "try lock", wait)
 	return ok, err
 }
 
 // RLock takes the read side. It waits for its turn until ctx ends. An owner that has either side takes it at once.
 // Errors are those of [Lock.Lock].
 func (l *RWLock) RLock(ctx context.Context) error {
-	_, _, err := l.read(ctx, exclusive.Try{Op: "rlock", Waits: true})
+	_, _, err := l.read(ctx, tier.Try{Op: "rlock", Waits: true})
 	return err
 }
 
@@ -102,7 +100,7 @@ func (l *RWLock) RLock(ctx context.Context) error {
 // It returns false and a nil error if another owner has the write side or waits, and an error if the server could not
 // be asked.
 func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
-	_, ok, err := l.read(ctx, exclusive.Try{Op: "try rlock"})
+	_, ok, err := l.read(ctx, tier.Try{Op: "try rlock"})
 	return ok, err
 }
 
@@ -110,14 +108,14 @@ func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
 // TryLockFor. With a wait of zero or less it is TryRLock. However short the wait, it asks the server once, as
 // TryLockFor does.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	_, ok, err := l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
+	_, ok, err := l.acquireFor(ctx, ModeRead, "try rlock", wait)
 	return ok, err
 }
 
 // Unlock gives up one hold of the write side. It works under a ctx that has ended. It returns [ErrNotHeld] if the
 // caller's owner does not have the write side, and [ErrLost] if the owner had it and lost it. It sends nothing.
 func (l *RWLock) Unlock(ctx context.Context) error {
-	return l.exit(ctx, "unlock", writeSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitWrite(owner) })
+	return l.exit(ctx, "unlock", ModeWrite)
 }
 
 // RUnlock gives up one hold of the read side. It works under a ctx that has ended. It returns [ErrNotHeld] if the
@@ -126,20 +124,20 @@ func (l *RWLock) RUnlock(ctx context.Context) error {
 	if l.runlockFast(ctx) {
 		return nil
 	}
-	return l.exit(ctx, "runlock", readSide, func(q *rwTier, owner Owner) (int, bool, bool) { return q.ExitRead(owner) })
+	return l.exit(ctx, "runlock", ModeRead)
 }
 
 // read takes the read side.
-func (l *RWLock) read(ctx context.Context, t exclusive.Try) (g rwGrant, ok bool, err error) {
+func (l *RWLock) read(ctx context.Context, t tier.Try) (g tier.Grant, ok bool, err error) {
 	if g, ok = l.readFast(ctx); ok {
 		return g, true, nil
 	}
-	return l.acquire(ctx, sharedqueue.Read, t)
+	return l.acquire(ctx, ModeRead, t)
 }
 
 // readFast takes the read side if the session has units for it. It is only for sessions that report no events.
-func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
-	n := l.recent()
+func (l *RWLock) readFast(ctx context.Context) (g tier.Grant, ok bool) {
+	n := l.handle.Recent()
 	if n == nil || ctx == nil || l.session.core.Reporting || ctx.Err() != nil {
 		return g, false
 	}
@@ -147,30 +145,18 @@ func (l *RWLock) readFast(ctx context.Context) (g rwGrant, ok bool) {
 	if core.IsShared(owner) && core.CheckOwner(owner) != nil || l.session.core.Config.Explicit && !core.IsShared(owner) {
 		return g, false
 	}
-	o, life, look := n.Tier().(*rwTier).TryRead(owner)
-	if look {
-		n.Wake()
-	}
-	return rwGrant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
+	return tier.TryRead(n, owner)
 }
 
 // runlockFast gives up the read side if the caller has it. It is only for sessions that report no events.
 func (l *RWLock) runlockFast(ctx context.Context) bool {
-	n := l.recent()
-	if n == nil || ctx == nil || l.session.core.Reporting {
-		return false
-	}
-	n.Check()
-	_, ok, look := n.Tier().(*rwTier).ExitRead(core.CurrentOwner(ctx))
-	if look {
-		n.Wake()
-	}
-	return ok
+	n := l.handle.Recent()
+	return n != nil && ctx != nil && !l.session.core.Reporting && tier.ExitRead(n, core.CurrentOwner(ctx))
 }
 
 // acquireFor is acquire with a time limit.
-func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op string, wait time.Duration) (rwGrant, bool, error) {
-	t := exclusive.Try{Op: op, Waits: wait > 0}
+func (l *RWLock) acquireFor(ctx context.Context, side Mode, op string, wait time.Duration) (tier.Grant, bool, error) {
+	t := tier.Try{Op: op, Waits: wait > 0}
 	if t.Waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -180,131 +166,39 @@ func (l *RWLock) acquireFor(ctx context.Context, side sharedqueue.Mode, op strin
 }
 
 // acquire takes a side, for every exported method.
-func (l *RWLock) acquire(ctx context.Context, side sharedqueue.Mode, t exclusive.Try) (g rwGrant, ok bool, err error) {
+func (l *RWLock) acquire(ctx context.Context, side Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	t.Begun = l.session.core.Now()
 	g, ok, err = l.take(ctx, side, t)
 	err = l.error(t.Op, l.explainKind(ctx, err))
 	if !ok {
-		l.reportFailed(ctx, modeOf(side), 0, t, err)
+		l.reportFailed(ctx, side, 0, t, err)
 	}
 	return g, ok, err
 }
 
 // take checks the call, and goes through the local queue.
-func (l *RWLock) take(ctx context.Context, side sharedqueue.Mode, t exclusive.Try) (g rwGrant, ok bool, err error) {
+func (l *RWLock) take(ctx context.Context, side Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return g, false, err
 	}
-	n, err := l.join(l.newTier)
-	if err != nil {
-		return g, false, err
-	}
-	defer n.Leave()
-	n.Check()
-	if core.IsShared(owner) {
-		side |= sharedqueue.Shared
-	}
-	life, ok, err := passQueue(ctx, &l.sharedName, n, n.Tier().(*rwTier), owner, side, wish{mode: modeOf(side)}, t)
-	return rwGrant{n, life}, ok, err
+	return l.tier().Take(ctx, owner, side, t)
 }
 
 // exit gives up a hold of one side.
-func (l *RWLock) exit(ctx context.Context, op string, side side, exit func(*rwTier, Owner) (int, bool, bool)) error {
+func (l *RWLock) exit(ctx context.Context, op string, side Mode) error {
 	owner, err := l.session.core.Caller(ctx, l.invalid)
-	if err != nil {
-		return l.error(op, err)
+	if err == nil {
+		err = l.tier().Exit(ctx, owner, side)
 	}
-	if n := l.find(); n != nil {
-		n.Check()
-		q := n.Tier().(*rwTier)
-		var ok, look bool
-		q.leave(l.session.callOf(ctx, time.Time{}), func() { _, ok, look = exit(q, owner) })
-		if look {
-			n.Wake()
-		}
-		if ok {
-			return nil
-		}
-		q.mu.Lock() // a loss is on record before the mutex is free
-		defer q.mu.Unlock()
-	}
-	if l.session.core.Debts.TakeOwed(core.DebtOf(side.mode(), l.name, owner), 1, 1) > 0 {
-		return l.error(op, ErrLost)
-	}
-	return l.error(op, ErrNotHeld)
-}
-
-// A side is one of the two sides of a read-write lock.
-type side string
-
-const (
-	readSide  side = "read"
-	writeSide side = "write"
-)
-
-// mode returns the side's mode in events.
-func (s side) mode() Mode {
-	if s == writeSide {
-		return ModeWrite
-	}
-	return ModeRead
-}
-
-// An rwTier is the local tier of a read-write lock.
-type rwTier struct {
-	*sharedqueue.RW[Owner]
-	alarm
-
-	// since is when each owner inside came to its side, in a session that reports events. The queue's mutex guards it.
-	since map[Owner]time.Time
-}
-
-func (l *RWLock) newTier() share.Tier {
-	s := l.session.session
-	q := &rwTier{RW: sharedqueue.NewRW(s.core.Age, core.HashOwner, core.NumberedOwner), alarm: alarm{s: s, name: l.name}}
-	if s.core.Reporting {
-		q.since = make(map[Owner]time.Time)
-		q.Watch(q.changed)
-	}
-	return q
-}
-
-// Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
-// used.
-func (q *rwTier) Keep(units int) (int, Token) {
-	kept, used := q.RW.Keep(units)
-	return kept, Token(used)
-}
-
-// Lose takes all holds from their owners, and records how many Unlocks each still owes.
-func (q *rwTier) Lose(why string) (notify func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	writer, writes := q.Writer()
-	_, _, token := q.Holds(writer)
-	for _, x := range q.RW.Lose() {
-		if x.Reads > 0 {
-			q.s.core.Debts.Add(core.DebtOf(ModeRead, q.name, x.Owner), x.Reads)
-		}
-		e := Event{Mode: ModeRead, Owner: x.Owner, Held: q.heldFor(x.Owner)}
-		if x.Writes > 0 {
-			e.Mode = ModeWrite
-			q.s.core.Debts.Add(core.DebtOf(ModeWrite, q.name, x.Owner), x.Writes)
-			if writes && writer == x.Owner {
-				e.Token = Token(token)
-			}
-		}
-		q.report(e, why)
-	}
-	return q.tripLocked()
+	return l.error(op, err)
 }
 
 // Do runs fn while holding the write side, as [Lock.Do] does for a Lock. The goroutines that fn starts can ask about the
 // holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
 // [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	g, _, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "lock", Waits: true})
+	g, _, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "lock", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -313,7 +207,7 @@ func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) err
 
 // RDo runs fn while holding the read side, as [RWLock.Do] does with the write side.
 func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
-	g, _, err := l.read(ctx, exclusive.Try{Op: "rlock", Waits: true})
+	g, _, err := l.read(ctx, tier.Try{Op: "rlock", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -321,49 +215,21 @@ func (l *RWLock) RDo(ctx context.Context, fn func(ctx context.Context) error) er
 }
 
 // run calls fn with the hold that the caller got, and then gives it up.
-func (l *RWLock) run(ctx context.Context, g rwGrant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
+func (l *RWLock) run(ctx context.Context, g tier.Grant, fn func(ctx context.Context) error, unlock func(context.Context) error) (err error) {
 	carried, end := core.Inside(ctx, l.bound())
-	within, stop := core.UntilLost(carried, g.lossNotifier(core.CurrentOwner(ctx)))
+	within, stop := core.UntilLost(carried, g.LossNotifier(core.CurrentOwner(ctx)))
 	defer func() {
 		stop()
 		end()
 		err = errors.Join(err, unlock(ctx))
 	}()
-	return l.session.call(within, l.name, fn)
-}
-
-// An rwGrant is the hold of one side that a call got. It has the life of that hold: before the call goes on, the hold
-// may be lost, and another goroutine of the same owner may have got a new one.
-type rwGrant struct {
-	name *share.Name
-	life uint64
-}
-
-// LossNotifier returns the loss notifier of the hold, nil if it is lost already.
-func (g rwGrant) lossNotifier(owner Owner) *core.LossNotifier {
-	g.name.Check()
-	q := g.name.Tier().(*rwTier)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if reads, writes, _ := q.Holds(owner); reads+writes == 0 || q.Life() != g.life {
-		return nil
-	}
-	return q.notifierLocked()
-}
-
-// LossNotifier returns the loss notifier of an owner's holds, nil if it has none.
-func (l *RWLock) lossNotifier(owner Owner) *core.LossNotifier {
-	n := l.find()
-	if n == nil {
-		return nil
-	}
-	return rwGrant{n, n.Tier().(*rwTier).Life()}.lossNotifier(owner)
+	return l.session.call(within, l.handle.Name, fn)
 }
 
 // Lost returns a channel that is closed when the caller's holds, of either side, are lost, as [Lock.Lost] does.
 func (l *RWLock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
-		if notifier := l.lossNotifier(owner); notifier != nil {
+		if notifier := l.tier().LossNotifier(owner); notifier != nil {
 			return notifier.Lost
 		}
 	}
@@ -396,32 +262,7 @@ func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	return l.holdsOf(owner)
-}
-
-// HoldsOf returns an owner's holds, as far as this process can trust them.
-func (l *RWLock) holdsOf(owner Owner) (reads, writes int, token Token, err error) {
-	n := l.find()
-	if n == nil {
-		return 0, 0, 0, l.lostOr(owner, ErrNotHeld)
-	}
-	n.Check()
-	q := n.Tier().(*rwTier)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	reads, writes, t := q.Holds(owner)
-	if reads+writes == 0 {
-		err = l.lostOr(owner, ErrNotHeld)
-	}
-	return reads, writes, Token(t), err
-}
-
-// lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
-func (l *RWLock) lostOr(owner Owner, other error) error {
-	if l.lost(writeSide, owner) || l.lost(readSide, owner) {
-		return ErrLost
-	}
-	return other
+	return l.tier().HoldsOf(owner)
 }
 
 // Token returns the fencing token of the caller's write hold. It returns [ErrLost] if the hold was lost and not yet
@@ -446,27 +287,8 @@ func (l *RWLock) Version(ctx context.Context) (Token, error) {
 	if err != nil {
 		return 0, l.error("version", err)
 	}
-	version, err := l.version(owner)
+	version, err := l.tier().Version(owner)
 	return version, l.error("version", err)
-}
-
-// version returns the version of an owner that reads.
-func (l *RWLock) version(owner Owner) (Token, error) {
-	_, writes, _, err := l.holdsOf(owner)
-	n := l.find()
-	switch {
-	case err != nil:
-		return 0, err
-	case writes > 0:
-		return 0, errVersionOfWriter
-	case n == nil:
-		return 0, ErrNotHeld
-	}
-	used, ok := n.Tier().(*rwTier).ReadToken(owner)
-	if !ok {
-		return 0, ErrNotHeld
-	}
-	return Token(used) + 1, nil
 }
 
 // TrustedUntil returns the local time until which this process trusts the caller's holds, as [Lock.TrustedUntil] does.
@@ -475,7 +297,7 @@ func (l *RWLock) version(owner Owner) (Token, error) {
 // neither side. It sends nothing.
 func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	_, _, _, err := l.holds(ctx)
-	n := l.find()
+	n := l.handle.Find()
 	if err == nil && n == nil {
 		err = ErrNotHeld
 	}
@@ -515,10 +337,7 @@ func (l *RWLock) ReadHoldCount(ctx context.Context) int {
 
 // ReadLockCount returns how many read holds the owners of this session have together.
 func (l *RWLock) ReadLockCount() int {
-	if n := l.find(); n != nil {
-		return n.Tier().(*rwTier).Readers()
-	}
-	return 0
+	return l.tier().Readers()
 }
 
 // IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may keep it for
@@ -535,14 +354,7 @@ func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 }
 
 // writing reports whether an owner of this session writes.
-func (l *RWLock) writing() bool {
-	n := l.find()
-	if n == nil {
-		return false
-	}
-	_, ok := n.Tier().(*rwTier).Writer()
-	return ok
-}
+func (l *RWLock) writing() bool { return l.tier().Writing() > 0 }
 
 // Inspect asks the server which sessions have the lock and which wait for it. Holders with [backend.AllUnits] have the
 // write side, others the read side. Errors are those of IsWriteLocked. ctx bounds it.
@@ -558,11 +370,7 @@ func (l *RWLock) ForceUnlock(ctx context.Context) (bool, error) { return l.force
 
 // QueuedOwners returns the owners of this session that wait for either side, longest first.
 func (l *RWLock) QueuedOwners() []Owner {
-	if n := l.find(); n != nil {
-		_, _, all := n.Tier().(*rwTier).Waiters()
-		return all
-	}
-	return nil
+	return l.tier().Waiting()
 }
 
 // QueueLength returns how many owners of this session wait for either side.
@@ -576,12 +384,5 @@ func (l *RWLock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedO
 
 // String returns the lock's name and its hold counts in this session, in the form of ReentrantReadWriteLock.toString.
 func (l *RWLock) String() string {
-	writes, reads := 0, 0
-	if n := l.find(); n != nil {
-		q := n.Tier().(*rwTier)
-		owner, _ := q.Writer()
-		_, writes, _ = q.Holds(owner)
-		reads = q.Readers()
-	}
-	return fmt.Sprintf("reentrant.RWLock(%q)[Write locks = %d, Read locks = %d]", l.name, writes, reads)
+	return fmt.Sprintf("reentrant.RWLock(%q)[Write locks = %d, Read locks = %d]", l.handle.Name, l.tier().Writing(), l.tier().Readers())
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
-	"github.com/relock-go/relock/reentrant/internal/share"
-	"github.com/relock-go/relock/sharedqueue"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // SemaphoreState is the state of a semaphore in the whole deployment at one moment.
@@ -51,7 +49,7 @@ type Semaphore struct {
 // [backend.AllUnits]. It sends nothing. If the name, the number or an option is invalid (nil, for instance), or the
 // backend has no shared holds ([errors.ErrUnsupported]), every call on the Semaphore returns the error.
 func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Semaphore {
-	m := &Semaphore{sharedName{session: s, name: name, kind: backend.Permits}, permits}
+	m := &Semaphore{s.newSharedName(name, backend.Permits), permits}
 	if permits < 1 || permits > backend.AllUnits {
 		m.invalid = fmt.Errorf("a semaphore of %d permits: at least 1, at most %d", permits, backend.AllUnits)
 	}
@@ -60,7 +58,10 @@ func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Se
 }
 
 // Name returns the semaphore's name.
-func (m *Semaphore) Name() string { return m.name }
+func (m *Semaphore) Name() string { return m.handle.Name }
+
+// tier returns the handle of the session's part in the semaphore.
+func (m *Semaphore) tier() tier.Semaphore { return tier.Semaphore{Handle: &m.handle} }
 
 // Permits returns the number of permits that NewSemaphore was given.
 func (m *Semaphore) Permits() int { return m.permits }
@@ -70,7 +71,7 @@ func (m *Semaphore) Permits() int { return m.permits }
 // not between 1 and the limit, Acquire returns an error at once. Other errors include [ErrClosed], [ErrWrongKind], and
 // the server's error if it refused ([Refused]).
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
-	_, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
+	_, _, err := m.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	return err
 }
 
@@ -79,7 +80,7 @@ func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 // they have replied, two round trips in all, or after a heartbeat if one does not reply. It returns false and a nil
 // error if it got none, and an error if the server could not be asked.
 func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
-	_, ok, err := m.acquire(ctx, n, exclusive.Try{Op: "try acquire"})
+	_, ok, err := m.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	return ok, err
 }
 
@@ -93,8 +94,8 @@ func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration
 }
 
 // acquireFor is acquire with a time limit.
-func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (c *permitCall, ok bool, err error) {
-	t := exclusive.Try{Op: "try acquire", Waits: wait > 0}
+func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (c *tier.PermitCall, ok bool, err error) {
+	t := tier.Try{Op: "try acquire", Waits: wait > 0}
 	if t.Waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -118,7 +119,7 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 // otherwise fn's error joined with Release's. Unlike Release it knows whose permits it has: it does not return ErrLost
 // because another caller lost some.
 func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
-	c, _, err := m.acquire(ctx, n, exclusive.Try{Op: "acquire", Waits: true})
+	c, _, err := m.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	if err != nil {
 		return err
 	}
@@ -126,15 +127,15 @@ func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // run calls fn with the permits that a call got, and then releases them.
-func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx context.Context) error) (err error) {
-	carried, end := core.Carry(ctx, core.BoundTo(m.session.core, m.name))
-	within, stop := core.UntilLost(carried, c.lossNotifier())
+func (m *Semaphore) run(ctx context.Context, n int, c *tier.PermitCall, fn func(ctx context.Context) error) (err error) {
+	carried, end := core.Carry(ctx, core.BoundTo(m.session.core, m.handle.Name))
+	within, stop := core.UntilLost(carried, c.LossNotifier())
 	defer func() {
 		stop()
 		end()
 		err = errors.Join(err, m.error("release", m.release(ctx, n, c)))
 	}()
-	return m.session.call(within, m.name, fn)
+	return m.session.call(within, m.handle.Name, fn)
 }
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
@@ -143,8 +144,10 @@ func (m *Semaphore) run(ctx context.Context, n int, c *permitCall, fn func(ctx c
 // before the call, and other callers have got new ones, the channel is about the new ones. The context of
 // [Semaphore.Do] is always about its own permits.
 func (m *Semaphore) Lost() <-chan struct{} {
-	if notifier := m.lossNotifier(); notifier != nil {
-		return notifier.Lost
+	if m.invalid == nil {
+		if notifier := m.tier().LossNotifier(); notifier != nil {
+			return notifier.Lost
+		}
 	}
 	return core.AlreadyLost
 }
@@ -168,7 +171,7 @@ func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 
 // QueueLength returns how many callers of this session wait for permits. It is a snapshot.
 func (m *Semaphore) QueueLength() int {
-	x := m.find()
+	x := m.handle.Find()
 	if x == nil {
 		return 0
 	}
@@ -181,11 +184,11 @@ func (m *Semaphore) HasQueuedOwners() bool { return m.QueueLength() > 0 }
 
 // String returns the semaphore's name and its number of permits.
 func (m *Semaphore) String() string {
-	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", m.name, m.permits)
+	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", m.handle.Name, m.permits)
 }
 
 // acquire takes permits, for every exported method.
-func (m *Semaphore) acquire(ctx context.Context, n int, t exclusive.Try) (c *permitCall, ok bool, err error) {
+func (m *Semaphore) acquire(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
 	t.Begun = m.session.core.Now()
 	c, ok, err = m.take(ctx, n, t)
 	err = m.error(t.Op, m.explainKind(ctx, err))
@@ -195,7 +198,7 @@ func (m *Semaphore) acquire(ctx context.Context, n int, t exclusive.Try) (c *per
 	return c, ok, err
 }
 
-func (m *Semaphore) take(ctx context.Context, n int, t exclusive.Try) (c *permitCall, ok bool, err error) {
+func (m *Semaphore) take(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
 	err = m.admit(ctx, n)
 	switch {
 	case err != nil:
@@ -205,18 +208,7 @@ func (m *Semaphore) take(ctx context.Context, n int, t exclusive.Try) (c *permit
 	case ctx.Err() != nil:
 		return nil, false, core.InterruptedBy(ctx, "before the call", nil)
 	}
-	x, err := m.join(m.newTier)
-	if err != nil {
-		return nil, false, err
-	}
-	defer x.Leave()
-	x.Check()
-	c = &permitCall{permitTier: x.Tier().(*permitTier), name: x}
-	if c.Limit(m.permits) {
-		x.Wake()
-	}
-	c.life, ok, err = passQueue(ctx, &m.sharedName, x, c.permitTier, n, sharedqueue.Read, wish{ModePermits, n}, t)
-	return c, ok, err
+	return m.tier().Take(ctx, n, m.permits, t)
 }
 
 // admit checks a call that takes or gives back n permits.
@@ -233,118 +225,9 @@ func (m *Semaphore) admit(ctx context.Context, n int) error {
 }
 
 // release gives back n permits: those of c, if that is not nil.
-func (m *Semaphore) release(ctx context.Context, n int, c *permitCall) error {
+func (m *Semaphore) release(ctx context.Context, n int, c *tier.PermitCall) error {
 	if err := m.admit(ctx, n); err != nil {
 		return err
 	}
-	x := m.find()
-	if x == nil {
-		if m.session.core.Debts.TakeOwed(core.DebtOfPermits(m.name), n, n) == 0 {
-			return ErrNotHeld
-		}
-		return ErrLost
-	}
-	x.Check()
-	look, err := x.Tier().(*permitTier).release(m.session.callOf(ctx, time.Time{}), n, c)
-	if look {
-		x.Wake()
-	}
-	return err
-}
-
-// LossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
-func (m *Semaphore) lossNotifier() *core.LossNotifier {
-	if m.invalid != nil {
-		return nil
-	}
-	x := m.find()
-	if x == nil {
-		return nil
-	}
-	x.Check()
-	q := x.Tier().(*permitTier)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.InUse() == 0 {
-		return nil
-	}
-	return q.notifierLocked()
-}
-
-// A permitTier is the local tier of a semaphore.
-type permitTier struct {
-	*sharedqueue.Permits
-	alarm
-	stays stays // in a session that reports events. The queue's mutex guards it.
-}
-
-func (m *Semaphore) newTier() share.Tier {
-	s := m.session.session
-	q := &permitTier{Permits: sharedqueue.NewPermits(s.core.Age), alarm: alarm{s: s, name: m.name}}
-	if s.core.Reporting {
-		q.Watch(q.changed)
-	}
-	return q
-}
-
-// Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
-func (q *permitTier) Keep(units int) (int, Token) { return q.Permits.Keep(units), 0 }
-
-// Rest reports whether no permit was in use since the last call.
-func (q *permitTier) Rest() bool { return q.Permits.Rest() }
-
-// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
-// of c are not lost if no permits were lost since the call got them.
-func (q *permitTier) release(call *sharedCall, n int, c *permitCall) (look bool, err error) {
-	q.mu.Lock() // a loss is on record before the mutex is free
-	defer q.mu.Unlock()
-	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
-	if c == nil || c.permitTier != q || c.life != q.Life() || held < n {
-		lost = q.s.core.Debts.TakeOwed(core.DebtOfPermits(q.name), n-held, n)
-	}
-	if lost+held < n {
-		return false, ErrNotHeld
-	}
-	if lost < n {
-		q.leaveLocked(call, func() { _, look = q.Exit(n - lost) })
-		look = look || q.InUse() == 0 // idle permits go back at once
-	}
-	if lost > 0 {
-		err = ErrLost
-	}
-	return look, err
-}
-
-// Lose takes all permits from the callers, and records how many Releases they still owe.
-func (q *permitTier) Lose(why string) (notify func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n := q.Permits.Lose(); n > 0 {
-		q.s.core.Debts.Add(core.DebtOfPermits(q.name), n)
-		e := Event{Mode: ModePermits, Permits: n}
-		if q.s.core.Reporting {
-			e.Held = time.Since(q.stays.end(Owner{}, n))
-		}
-		q.report(e, why)
-	}
-	return q.tripLocked()
-}
-
-// A permitCall is the permits that a call got. It has their life: before the call goes on, they may be lost, and other
-// callers may have got new ones.
-type permitCall struct {
-	*permitTier
-	name *share.Name
-	life uint64
-}
-
-// LossNotifier returns the loss notifier of the call's permits, nil if they are lost already.
-func (c *permitCall) lossNotifier() *core.LossNotifier {
-	c.name.Check()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Life() != c.life {
-		return nil
-	}
-	return c.notifierLocked()
+	return m.tier().Release(ctx, n, c)
 }

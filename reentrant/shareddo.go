@@ -4,40 +4,39 @@ import (
 	"context"
 	"time"
 
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
-	"github.com/relock-go/relock/sharedqueue"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // TryDo is [RWLock.Do] with [RWLock.TryLock] for Lock, as [Lock.TryDo] is: it runs fn if it gets the write side at
 // once, and reports whether it did.
 func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquire(ctx, sharedqueue.Write, exclusive.Try{Op: "try lock"})
+	g, ok, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "try lock"})
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
 // TryDoFor is [RWLock.TryDo] with [RWLock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait
 // does not bound fn.
 func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquireFor(ctx, sharedqueue.Write, "try lock", wait)
+	g, ok, err := l.acquireFor(ctx, ModeWrite, "try lock", wait)
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
 // TryRDo is [RWLock.RDo] with [RWLock.TryRLock] for RLock, as [Lock.TryDo] is: it runs fn if it gets the read side at
 // once, and reports whether it did.
 func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.read(ctx, exclusive.Try{Op: "try rlock"})
+	g, ok, err := l.read(ctx, tier.Try{Op: "try rlock"})
 	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
 // TryRDoFor is [RWLock.TryRDo] with [RWLock.TryRLockFor] for TryRLock: it runs fn if the caller's turn comes within wait.
 // wait does not bound fn.
 func (l *RWLock) TryRDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquireFor(ctx, sharedqueue.Read, "try rlock", wait)
+	g, ok, err := l.acquireFor(ctx, ModeRead, "try rlock", wait)
 	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
 // runIf calls run if the caller got the lock.
-func (l *RWLock) runIf(ctx context.Context, g rwGrant, ok bool, err error, fn func(ctx context.Context) error, unlock func(context.Context) error) (bool, error) {
+func (l *RWLock) runIf(ctx context.Context, g tier.Grant, ok bool, err error, fn func(ctx context.Context) error, unlock func(context.Context) error) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
@@ -47,7 +46,7 @@ func (l *RWLock) runIf(ctx context.Context, g rwGrant, ok bool, err error, fn fu
 // TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if it gets n permits
 // at once, and reports whether it did.
 func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
-	c, ok, err := m.acquire(ctx, n, exclusive.Try{Op: "try acquire"})
+	c, ok, err := m.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	if !ok || err != nil {
 		return false, err
 	}

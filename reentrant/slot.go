@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // A Slot is a permit with a number, which no other slot of the semaphore has in the whole deployment: a node id for a key
@@ -28,7 +28,7 @@ type Slot struct{ hold *slotHold }
 // A slotHold is what a Slot holds. It does not change.
 type slotHold struct {
 	m      *Semaphore
-	permit *permitCall
+	permit *tier.PermitCall
 	lock   *Lock // of the number
 	number int
 	owner  Owner              // of the lock
@@ -46,7 +46,7 @@ type slotHold struct {
 // another one. Its errors are those of Acquire; after an error nothing is held.
 func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	for {
-		permit, _, err := m.acquire(ctx, 1, exclusive.Try{Op: "acquire slot", Waits: true})
+		permit, _, err := m.acquire(ctx, 1, tier.Try{Op: "acquire slot", Waits: true})
 		if err != nil {
 			return Slot{}, err
 		}
@@ -66,9 +66,9 @@ var errPermitLost = errors.New("the permit was lost before there was a number fo
 
 // takeNumber takes the lowest free number for a permit. The error is errPermitLost if the permit, or the number, was lost
 // meanwhile.
-func (m *Semaphore) takeNumber(ctx context.Context, permit *permitCall) (*slotHold, error) {
+func (m *Semaphore) takeNumber(ctx context.Context, permit *tier.PermitCall) (*slotHold, error) {
 	h := &slotHold{m: m, permit: permit, owner: core.NewSlotOwner()}
-	within, stop := core.UntilLost(ctx, permit.lossNotifier())
+	within, stop := core.UntilLost(ctx, permit.LossNotifier())
 	defer stop()
 	err := h.lockNumber(within)
 	switch {
@@ -108,7 +108,7 @@ func (h *slotHold) lockNumber(ctx context.Context) error {
 func (h *slotHold) tryNumbers(ctx context.Context) (ok, again bool, err error) {
 	skipped := 0
 	for i := range h.m.permits {
-		lock := h.m.session.NewLock(lockOfNumber(h.m.name, i))
+		lock := h.m.session.NewLock(lockOfNumber(h.m.handle.Name, i))
 		ok, failed := lock.TryLock(ctx)
 		switch {
 		case ok:
@@ -138,7 +138,7 @@ func lockOfNumber(name string, i int) string {
 
 // watch makes h.lost notify of the loss of the permit and of the number. It returns false if one of them is lost already.
 func (h *slotHold) watch() bool {
-	permit, number := h.permit.lossNotifier(), h.lock.handle.NotifierOf(h.owner)
+	permit, number := h.permit.LossNotifier(), h.lock.handle.NotifierOf(h.owner)
 	if permit == nil || number == nil {
 		return false
 	}
@@ -161,7 +161,7 @@ func (h *slotHold) context(ctx context.Context) context.Context {
 // token returns the token of the number. After ErrLost the slot's Lost is closed.
 func (h *slotHold) token() (Token, error) {
 	token, err := h.lock.Token(h.context(context.Background()))
-	if err == nil && h.permit.lossNotifier() == nil {
+	if err == nil && h.permit.LossNotifier() == nil {
 		token, err = 0, h.lock.error("token", ErrLost)
 	}
 	if errors.Is(err, ErrLost) {
@@ -193,7 +193,7 @@ func (s Slot) String() string {
 	if s.hold == nil {
 		return "no slot"
 	}
-	return fmt.Sprintf("%s#%d", s.hold.m.name, s.hold.number)
+	return fmt.Sprintf("%s#%d", s.hold.m.handle.Name, s.hold.number)
 }
 
 // Lost returns a channel that is closed when the number or the permit is lost, before another session can have it. If

@@ -16,7 +16,7 @@ func (l *Lock) asker(ctx context.Context) (Owner, error) {
 }
 
 // bound returns the name that the lock shares with other handles.
-func (l *RWLock) bound() core.Bound { return core.BoundTo(l.session.core, l.name) }
+func (l *RWLock) bound() core.Bound { return core.BoundTo(l.session.core, l.handle.Name) }
 
 // asker returns the owner that a question about the lock is about.
 func (l *RWLock) asker(ctx context.Context) (Owner, error) {
@@ -25,6 +25,6 @@ func (l *RWLock) asker(ctx context.Context) (Owner, error) {
 
 // has reports whether the owner has a side, or lost one and has not unlocked yet.
 func (l *RWLock) has(owner Owner) bool {
-	_, _, _, err := l.holdsOf(owner)
+	_, _, _, err := l.tier().HoldsOf(owner)
 	return err == nil || errors.Is(err, ErrLost)
 }

@@ -1,0 +1,116 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// A sharedCall is what the events of a call need of it. It is made before any mutex is taken, since the context is the
+// caller's code. The local queue keeps it for the admission, which may be another goroutine's work.
+type sharedCall struct {
+	ctx   context.Context
+	owner core.Owner // of permits: the queue of an RWLock knows the owner
+	begun time.Time
+}
+
+// callOf returns the call for its events; nil in a session that reports none.
+func (h *Handle) callOf(ctx context.Context, begun time.Time) *sharedCall {
+	if !h.Session.Reporting {
+		return nil
+	}
+	return &sharedCall{ctx, core.CurrentOwner(ctx), begun}
+}
+
+// from returns the call with another beginning.
+func (c *sharedCall) from(begun time.Time) *sharedCall {
+	if c == nil {
+		return nil
+	}
+	return &sharedCall{c.ctx, c.owner, begun}
+}
+
+// leave calls exit, in which the caller gives up a hold.
+func (a *alarm) leave(call *sharedCall, exit func()) {
+	if call == nil {
+		exit()
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leaveLocked(call, exit)
+}
+
+// leaveLocked calls exit, in which the caller gives up holds or permits. a.mu is held.
+func (a *alarm) leaveLocked(call *sharedCall, exit func()) {
+	a.leaving = call
+	exit()
+	a.leaving = nil
+}
+
+// event returns the event of a change, without what only one kind of name has. admitted is the call that was admitted, if
+// one was. The queue's mutex is held.
+func (a *alarm) event(o sharedqueue.Outcome, admitted any) (context.Context, core.Event) {
+	e := core.Event{Kind: core.EventReleased, Lock: a.name}
+	switch o {
+	case sharedqueue.Admitted:
+		e.Kind = core.EventAcquired
+	case sharedqueue.Reentered:
+		e.Kind = core.EventReentered
+	}
+	call, ok := admitted.(*sharedCall)
+	if ok {
+		e.Wait = time.Since(call.begun)
+	} else { // also of a writer that goes on as a reader
+		call = a.leaving
+	}
+	e.Owner = call.owner
+	return call.ctx, e
+}
+
+// changed reports a change of a read-write lock. Its queue calls it, with its mutex held.
+func (q *rwTier) changed(c sharedqueue.Change[core.Owner]) {
+	ctx, e := q.event(c.Outcome, c.Call)
+	e.Mode, e.Owner, e.Token = modeOf(c.Mode), c.Owner, backend.Token(c.Token)
+	switch e.Kind {
+	case core.EventAcquired:
+		q.since[c.Owner] = time.Now()
+	case core.EventReleased:
+		e.Held = q.heldFor(c.Owner)
+	}
+	q.session.Report(ctx, e)
+}
+
+// heldFor returns for how long an owner has had the side that it has left or lost; 0 in a session that reports no events.
+// The queue's mutex is held. After a loss no owner comes in before that is reported, so Lose does not need it.
+func (q *rwTier) heldFor(owner core.Owner) time.Duration {
+	since, ok := q.since[owner]
+	if !ok {
+		return 0
+	}
+	delete(q.since, owner)
+	return time.Since(since)
+}
+
+// modeOf returns the mode in events of a claim in a local queue.
+func modeOf(side sharedqueue.Mode) core.Mode {
+	if side&sharedqueue.Write != 0 {
+		return core.ModeWrite
+	}
+	return core.ModeRead
+}
+
+// changed reports that permits were taken or given back. The queue calls it, with its mutex held.
+func (q *permitTier) changed(c sharedqueue.Change[struct{}]) {
+	ctx, e := q.event(c.Outcome, c.Call)
+	e.Mode, e.Permits = core.ModePermits, c.Permits
+	if e.Kind == core.EventAcquired {
+		q.stays.begin(e.Owner, c.Permits)
+	} else {
+		e.Held = time.Since(q.stays.end(e.Owner, c.Permits))
+	}
+	q.session.Report(ctx, e)
+}

@@ -1,0 +1,145 @@
+// Package tier is the local tier of read-write locks and semaphores: which users of a session are inside, how a call gets in
+// and out, what the users lose together, and what is reported of all that. Package share asks the server for the units that
+// they need.
+package tier
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/condition"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// ErrUpgrade is returned to an owner that reads and asks for the write side.
+var ErrUpgrade = errors.New("the read lock is held: give it up before asking for the write lock")
+
+// A Handle is what an RWLock or a Semaphore knows of its name. Those of one session with equal names share a local tier.
+type Handle struct {
+	Session    *core.Session
+	Shared     *share.Room
+	Conditions *condition.Room
+	Name       string
+	Kind       backend.ShareKind
+	Remote     backend.Remote
+	latest     atomic.Pointer[share.Ref] // of the session's part that the handle used last
+}
+
+// A Try describes a call that asks for a side or for permits, and how long it may wait.
+type Try struct {
+	Op      string
+	Waits   bool
+	Timeout <-chan time.Time
+	Begun   time.Time // zero if the session reports no events
+}
+
+// WrongKind returns the error of a name that is in use as another kind.
+func (h *Handle) WrongKind(found backend.ShareKind) error {
+	return &core.KindError{Found: core.Kinds[found], Wanted: core.Kinds[h.Kind], Err: backend.WithRefused(backend.ErrWrongKind)}
+}
+
+// join returns the session's part in the name, with a reference.
+func (h *Handle) join(tier func() share.Tier) (*share.Name, error) {
+	n := h.Shared.Join(h.Name, h.Kind, h.Remote, tier)
+	switch {
+	case n == nil:
+		return nil, core.ErrClosed
+	case n.Kind() != h.Kind:
+		n.Leave()
+		return nil, h.WrongKind(n.Kind())
+	}
+	if ref := n.Ref(); h.latest.Load() != ref {
+		h.latest.Store(ref)
+	}
+	return n, nil
+}
+
+// Recent returns the session's part that the handle used last, nil if the session has forgotten it.
+func (h *Handle) Recent() *share.Name {
+	if ref := h.latest.Load(); ref != nil {
+		return ref.Name()
+	}
+	return nil
+}
+
+// Find returns the session's part in the name, nil if there is none.
+func (h *Handle) Find() *share.Name {
+	if n := h.Recent(); n != nil {
+		return n
+	}
+	if n := h.Shared.Find(h.Name); n != nil && n.Kind() == h.Kind {
+		return n
+	}
+	return nil
+}
+
+// A localQueue is the queue in which the callers of one session wait for a name.
+type localQueue[K any, O comparable] interface {
+	EnterFor(call any, claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
+	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
+}
+
+// passQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
+// the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
+// for at most an eighth of a command's time limit. life is the life of what the call got.
+func passQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
+	begun, call := time.Now(), h.callOf(ctx, t.Begun)
+	if !t.Waits {
+		mode |= sharedqueue.Once
+	}
+	o, life, waited := enter(ctx, h, n, q, call, claim, mode, asked, t.Timeout)
+	if o == sharedqueue.TimedOut && n.Silent(begun) {
+		timer := time.NewTimer(h.Session.Config.CommandTimeout / 8)
+		defer timer.Stop()
+		o, life, waited = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
+	}
+	ok, err = h.outcome(ctx, n, o, waited, begun)
+	return life, ok, err
+}
+
+// enter enters the local queue, and waits in it if it must.
+func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
+	o, w, life, look := q.EnterFor(call, claim, mode)
+	waited = o == sharedqueue.Waiting
+	if look || waited && mode&sharedqueue.Once != 0 {
+		n.Wake()
+	}
+	if waited {
+		watch := h.watchWait(ctx, asked)
+		if o, life, look = q.Wait(w, ctx.Done(), timeout); look {
+			n.Wake()
+		}
+		watch.Stop()
+	}
+	return o, life, waited
+}
+
+// outcome returns the result of a call that went through the local queue.
+func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, waited bool, begun time.Time) (bool, error) {
+	switch o {
+	case sharedqueue.Admitted, sharedqueue.Reentered:
+		return true, nil
+	case sharedqueue.Upgrade:
+		return false, ErrUpgrade
+	case sharedqueue.TooMany:
+		return false, core.ErrTooManyHolds
+	case sharedqueue.Cancelled:
+		return false, core.InterruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
+	case sharedqueue.TimedOut:
+		return false, n.Unheard(begun)
+	case sharedqueue.Busy:
+		if waited {
+			return false, n.Err()
+		}
+		return false, nil
+	}
+	if err := n.Reason(); err != nil {
+		return false, err
+	}
+	return false, core.ErrClosed
+}

@@ -1,0 +1,96 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// mostHolders is how many holders of this process an event lists.
+const mostHolders = 16
+
+// holders returns who has a side or permits: those of this process, by their owners where those are known, and the other
+// sessions that the server names.
+func (h *Handle) holders() (seen core.Sighting) {
+	s := h.Session
+	if n := h.Find(); n != nil {
+		seen.Holders = n.Tier().(interface{ holders() []core.Holder }).holders()
+	}
+	now := time.Now()
+	s.Counts.Commands.Add(1)
+	st, err := h.Remote.(backend.Sharer).InspectShared(s.Deadlines.Context(context.Background(), now, now.Add(s.Config.CommandTimeout)))
+	if err == nil {
+		err = check.Shared(&st)
+	}
+	switch {
+	case err == nil:
+		seen.Shared, seen.Holders = &st, append(seen.Holders, otherHolders(s, &st)...)
+	case len(seen.Holders) == 0:
+		seen.Err = core.WrapUnavailable(context.Background(), err)
+	}
+	return seen
+}
+
+// A wish is what a call asks for of a shared name.
+type wish struct {
+	mode    core.Mode
+	permits int
+}
+
+// watchWait has the caller's wait for a side or for permits reported when it takes long.
+func (h *Handle) watchWait(ctx context.Context, asked wish) *core.LongWait {
+	if !h.Session.Warns {
+		return nil
+	}
+	return h.Session.WatchWait(ctx, core.Event{Lock: h.Name, Mode: asked.mode, Permits: asked.permits, Owner: core.CurrentOwner(ctx)}, h.holders)
+}
+
+// otherHolders returns the other sessions that have units.
+func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Holder) {
+	for _, u := range st.Holders {
+		h := core.Holder{Session: u.Session, Mode: core.ModeRead}
+		switch {
+		case u.Session == s.ID:
+			continue
+		case st.Kind == backend.Permits:
+			h.Mode, h.Permits = core.ModePermits, u.Units
+		case u.Units == backend.AllUnits:
+			h.Mode, h.Since = core.ModeWrite, core.TimeOf(u.Under)
+		}
+		holders = append(holders, h)
+	}
+	return holders
+}
+
+// holders returns the owners of this session that are inside.
+func (q *rwTier) holders() (all []core.Holder) {
+	q.Inside(mostHolders, func(owner core.Owner, side sharedqueue.Mode, token uint64) {
+		h := core.Holder{Session: q.session.ID, Owner: owner.String(), Mode: modeOf(side), Since: q.since[owner]}
+		if h.Since.IsZero() && token > 0 {
+			h.Since = core.TimeOf(backend.Token(token))
+		}
+		all = append(all, h)
+	})
+	return all
+}
+
+// holders returns the owners of this session that got permits, or if they are not known how many permits it uses.
+func (q *permitTier) holders() (all []core.Holder) {
+	q.Inside(func(permits int) {
+		if permits == 0 {
+			return // they may be lost, and Lose is about to clear the stays
+		}
+		if q.stays.all.Len() == 0 {
+			all = []core.Holder{{Session: q.session.ID, Mode: core.ModePermits, Permits: permits}}
+		}
+		for at := q.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
+			one := at.Value.(*stay)
+			all = append(all, core.Holder{Session: q.session.ID, Owner: one.owner.String(), Mode: core.ModePermits, Permits: one.permits, Since: one.since})
+		}
+	})
+	return all
+}

@@ -1,0 +1,240 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// An RWLock is the handle of a read-write lock.
+type RWLock struct{ *Handle }
+
+// TryRead takes the read side of a name if the session has units for it.
+func TryRead(n *share.Name, owner core.Owner) (g Grant, ok bool) {
+	o, life, look := n.Tier().(*rwTier).TryRead(owner)
+	if look {
+		n.Wake()
+	}
+	return Grant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
+}
+
+// ExitRead gives up the read side of a name if the owner has it, in a session that reports no events.
+func ExitRead(n *share.Name, owner core.Owner) bool {
+	n.Check()
+	_, ok, look := n.Tier().(*rwTier).ExitRead(owner)
+	if look {
+		n.Wake()
+	}
+	return ok
+}
+
+// Take goes through the local queue for a side.
+func (l RWLock) Take(ctx context.Context, owner core.Owner, side core.Mode, t Try) (g Grant, ok bool, err error) {
+	n, err := l.join(l.newTier)
+	if err != nil {
+		return g, false, err
+	}
+	defer n.Leave()
+	n.Check()
+	life, ok, err := passQueue(ctx, l.Handle, n, n.Tier().(*rwTier), owner, claimOf(side, owner), wish{mode: side}, t)
+	return Grant{n, life}, ok, err
+}
+
+// claimOf returns the claim of an owner in the local queue.
+func claimOf(side core.Mode, owner core.Owner) sharedqueue.Mode {
+	claim := sharedqueue.Read
+	if side == core.ModeWrite {
+		claim = sharedqueue.Write
+	}
+	if core.IsShared(owner) {
+		claim |= sharedqueue.Shared
+	}
+	return claim
+}
+
+// Exit gives up a hold of one side. It returns ErrNotHeld or ErrLost if the owner has none.
+func (l RWLock) Exit(ctx context.Context, owner core.Owner, side core.Mode) error {
+	if n := l.Find(); n != nil {
+		n.Check()
+		q := n.Tier().(*rwTier)
+		exit := q.ExitRead
+		if side == core.ModeWrite {
+			exit = q.ExitWrite
+		}
+		var ok, look bool
+		q.leave(l.callOf(ctx, time.Time{}), func() { _, ok, look = exit(owner) })
+		if look {
+			n.Wake()
+		}
+		if ok {
+			return nil
+		}
+		q.mu.Lock() // a loss is on record before the mutex is free
+		defer q.mu.Unlock()
+	}
+	if l.Session.Debts.TakeOwed(core.DebtOf(side, l.Name, owner), 1, 1) > 0 {
+		return core.ErrLost
+	}
+	return core.ErrNotHeld
+}
+
+// Readers returns how many read holds the owners of this session have together.
+func (l RWLock) Readers() int {
+	if n := l.Find(); n != nil {
+		return n.Tier().(*rwTier).Readers()
+	}
+	return 0
+}
+
+// Writing returns how many holds of the write side an owner of this session has.
+func (l RWLock) Writing() (holds int) {
+	if n := l.Find(); n != nil {
+		q := n.Tier().(*rwTier)
+		owner, _ := q.Writer()
+		_, holds, _ = q.Holds(owner)
+	}
+	return holds
+}
+
+// Waiting returns the owners of this session that wait for either side, longest first.
+func (l RWLock) Waiting() []core.Owner {
+	if n := l.Find(); n != nil {
+		_, _, all := n.Tier().(*rwTier).Waiters()
+		return all
+	}
+	return nil
+}
+
+// An rwTier is the local tier of a read-write lock.
+type rwTier struct {
+	*sharedqueue.RW[core.Owner]
+	alarm
+
+	// since is when each owner inside came to its side, in a session that reports events. The queue's mutex guards it.
+	since map[core.Owner]time.Time
+}
+
+func (l RWLock) newTier() share.Tier {
+	s := l.Session
+	q := &rwTier{RW: sharedqueue.NewRW(s.Age, core.HashOwner, core.NumberedOwner), alarm: alarm{session: s, name: l.Name}}
+	if s.Reporting {
+		q.since = make(map[core.Owner]time.Time)
+		q.Watch(q.changed)
+	}
+	return q
+}
+
+// Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
+// used.
+func (q *rwTier) Keep(units int) (int, backend.Token) {
+	kept, used := q.RW.Keep(units)
+	return kept, backend.Token(used)
+}
+
+// Lose takes all holds from their owners, and records how many Unlocks each still owes.
+func (q *rwTier) Lose(why string) (notify func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	writer, writes := q.Writer()
+	_, _, token := q.Holds(writer)
+	for _, x := range q.RW.Lose() {
+		if x.Reads > 0 {
+			q.session.Debts.Add(core.DebtOf(core.ModeRead, q.name, x.Owner), x.Reads)
+		}
+		e := core.Event{Mode: core.ModeRead, Owner: x.Owner, Held: q.heldFor(x.Owner)}
+		if x.Writes > 0 {
+			e.Mode = core.ModeWrite
+			q.session.Debts.Add(core.DebtOf(core.ModeWrite, q.name, x.Owner), x.Writes)
+			if writes && writer == x.Owner {
+				e.Token = backend.Token(token)
+			}
+		}
+		q.report(e, why)
+	}
+	return q.tripLocked()
+}
+
+// A Grant is the hold of one side that a call got. It has the life of that hold: before the call goes on, the hold
+// may be lost, and another goroutine of the same owner may have got a new one.
+type Grant struct {
+	name *share.Name
+	life uint64
+}
+
+// LossNotifier returns the loss notifier of the hold, nil if it is lost already.
+func (g Grant) LossNotifier(owner core.Owner) *core.LossNotifier {
+	g.name.Check()
+	q := g.name.Tier().(*rwTier)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if reads, writes, _ := q.Holds(owner); reads+writes == 0 || q.Life() != g.life {
+		return nil
+	}
+	return q.notifierLocked()
+}
+
+// LossNotifier returns the loss notifier of an owner's holds, nil if it has none.
+func (l RWLock) LossNotifier(owner core.Owner) *core.LossNotifier {
+	n := l.Find()
+	if n == nil {
+		return nil
+	}
+	return Grant{n, n.Tier().(*rwTier).Life()}.LossNotifier(owner)
+}
+
+// HoldsOf returns an owner's holds, as far as this process can trust them.
+func (l RWLock) HoldsOf(owner core.Owner) (reads, writes int, token backend.Token, err error) {
+	n := l.Find()
+	if n == nil {
+		return 0, 0, 0, l.lostOr(owner, core.ErrNotHeld)
+	}
+	n.Check()
+	q := n.Tier().(*rwTier)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	reads, writes, t := q.Holds(owner)
+	if reads+writes == 0 {
+		err = l.lostOr(owner, core.ErrNotHeld)
+	}
+	return reads, writes, backend.Token(t), err
+}
+
+// lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
+func (l RWLock) lostOr(owner core.Owner, other error) error {
+	if l.lost(core.ModeWrite, owner) || l.lost(core.ModeRead, owner) {
+		return core.ErrLost
+	}
+	return other
+}
+
+// Version returns the version of an owner that reads.
+func (l RWLock) Version(owner core.Owner) (backend.Token, error) {
+	_, writes, _, err := l.HoldsOf(owner)
+	n := l.Find()
+	switch {
+	case err != nil:
+		return 0, err
+	case writes > 0:
+		return 0, errVersionOfWriter
+	case n == nil:
+		return 0, core.ErrNotHeld
+	}
+	used, ok := n.Tier().(*rwTier).ReadToken(owner)
+	if !ok {
+		return 0, core.ErrNotHeld
+	}
+	return backend.Token(used) + 1, nil
+}
+
+// errVersionOfWriter is returned by Version to a writer.
+var errVersionOfWriter = errors.New("a writer has no version: what it reads before it writes is not what comes after")
+
+// lost reports whether the owner has lost a hold of the side that it has not unlocked since.
+func (l RWLock) lost(side core.Mode, owner core.Owner) bool {
+	return l.Session.Debts.Owed(core.DebtOf(side, l.Name, owner)) > 0
+}

@@ -1,0 +1,142 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// A Semaphore is the handle of a semaphore.
+type Semaphore struct{ *Handle }
+
+// Take goes through the local queue for n permits of a semaphore that has limit.
+func (m Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall, ok bool, err error) {
+	x, err := m.join(m.newTier)
+	if err != nil {
+		return nil, false, err
+	}
+	defer x.Leave()
+	x.Check()
+	c = &PermitCall{permitTier: x.Tier().(*permitTier), name: x}
+	if c.Limit(limit) {
+		x.Wake()
+	}
+	c.life, ok, err = passQueue(ctx, m.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
+	return c, ok, err
+}
+
+// Release gives back n permits: those of c, if that is not nil. It returns ErrNotHeld or ErrLost if the session has not so
+// many.
+func (m Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
+	x := m.Find()
+	if x == nil {
+		if m.Session.Debts.TakeOwed(core.DebtOfPermits(m.Name), n, n) == 0 {
+			return core.ErrNotHeld
+		}
+		return core.ErrLost
+	}
+	x.Check()
+	look, err := x.Tier().(*permitTier).release(m.callOf(ctx, time.Time{}), n, c)
+	if look {
+		x.Wake()
+	}
+	return err
+}
+
+// LossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
+func (m Semaphore) LossNotifier() *core.LossNotifier {
+	x := m.Find()
+	if x == nil {
+		return nil
+	}
+	x.Check()
+	q := x.Tier().(*permitTier)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.InUse() == 0 {
+		return nil
+	}
+	return q.notifierLocked()
+}
+
+// A permitTier is the local tier of a semaphore.
+type permitTier struct {
+	*sharedqueue.Permits
+	alarm
+	stays stays // in a session that reports events. The queue's mutex guards it.
+}
+
+func (m Semaphore) newTier() share.Tier {
+	s := m.Session
+	q := &permitTier{Permits: sharedqueue.NewPermits(s.Age), alarm: alarm{session: s, name: m.Name}}
+	if s.Reporting {
+		q.Watch(q.changed)
+	}
+	return q
+}
+
+// Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
+func (q *permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
+
+// Rest reports whether no permit was in use since the last call.
+func (q *permitTier) Rest() bool { return q.Permits.Rest() }
+
+// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
+// of c are not lost if no permits were lost since the call got them.
+func (q *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool, err error) {
+	q.mu.Lock() // a loss is on record before the mutex is free
+	defer q.mu.Unlock()
+	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
+	if c == nil || c.permitTier != q || c.life != q.Life() || held < n {
+		lost = q.session.Debts.TakeOwed(core.DebtOfPermits(q.name), n-held, n)
+	}
+	if lost+held < n {
+		return false, core.ErrNotHeld
+	}
+	if lost < n {
+		q.leaveLocked(call, func() { _, look = q.Exit(n - lost) })
+		look = look || q.InUse() == 0 // idle permits go back at once
+	}
+	if lost > 0 {
+		err = core.ErrLost
+	}
+	return look, err
+}
+
+// Lose takes all permits from the callers, and records how many Releases they still owe.
+func (q *permitTier) Lose(why string) (notify func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.Permits.Lose(); n > 0 {
+		q.session.Debts.Add(core.DebtOfPermits(q.name), n)
+		e := core.Event{Mode: core.ModePermits, Permits: n}
+		if q.session.Reporting {
+			e.Held = time.Since(q.stays.end(core.Owner{}, n))
+		}
+		q.report(e, why)
+	}
+	return q.tripLocked()
+}
+
+// A PermitCall is the permits that a call got. It has their life: before the call goes on, they may be lost, and other
+// callers may have got new ones.
+type PermitCall struct {
+	*permitTier
+	name *share.Name
+	life uint64
+}
+
+// LossNotifier returns the loss notifier of the call's permits, nil if they are lost already.
+func (c *PermitCall) LossNotifier() *core.LossNotifier {
+	c.name.Check()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Life() != c.life {
+		return nil
+	}
+	return c.notifierLocked()
+}

@@ -1,0 +1,247 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/condition"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// A writerWait is a writer that waits for a condition.
+type writerWait struct {
+	*condition.Ticket
+	call *sharedCall
+
+	// What the writer gave up. Written with the mutex of the monitor.
+	reads, writes int
+	token         backend.Token
+	notifier      *core.LossNotifier
+
+	place *writerTry // in the local queue, since the signal or the end of the wait. Written with the mutex of the monitor
+}
+
+// A writerTry is a writer's place in the local queue, or the outcome if it did not have to wait.
+type writerTry struct {
+	name    *share.Name // with a reference
+	outcome sharedqueue.Outcome
+	waiter  *sharedqueue.Waiter[core.Owner] // if the outcome is Waiting
+	begun   time.Time
+	err     error // if there is no name
+}
+
+// CheckWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
+func (l RWLock) CheckWrites(owner core.Owner) error {
+	_, writes, _, _ := l.HoldsOf(owner)
+	switch {
+	case writes > 0:
+		return nil
+	case l.lost(core.ModeWrite, owner):
+		return core.ErrLost
+	}
+	return core.ErrNotHeld
+}
+
+// orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
+// error.
+func (l RWLock) orNotHeld(ctx context.Context, owner core.Owner, err error) error {
+	held := l.CheckWrites(owner)
+	switch {
+	case held == nil:
+		return err
+	case err == nil || ctx.Err() == nil:
+		return held
+	}
+	return errors.Join(held, err)
+}
+
+// Await gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
+// wait cannot begin, the holds are unchanged.
+func (l RWLock) Await(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
+	select {
+	case <-l.Session.Closing:
+		return false, core.ErrClosed // no owner could come back, so none may leave
+	default:
+	}
+	m, err := l.Conditions.Monitor(l.Name)
+	if err != nil {
+		return false, err
+	}
+	defer m.Leave()
+	over, stop := l.Conditions.Overtime(ctx, limit)
+	defer stop()
+	w := &writerWait{call: l.callOf(ctx, time.Time{}), Ticket: m.Ticket(name, owner)}
+	w.LineUp = func() {
+		if w.place == nil {
+			w.place = l.lineUp(w.call, w.Owner)
+		}
+	}
+	err = m.TakeTicket(ctx, over, l.LossNotifier(owner), limit, w.Ticket, func() bool { return l.leaveForWait(m, w) })
+	if err != nil {
+		return false, l.orNotHeld(ctx, owner, err)
+	}
+	_, waitErr := l.Conditions.WaitSignalled(ctx, over, w.Ticket, limit)
+	signalled = waitErr == nil
+	if errors.Is(waitErr, condition.ErrTimeUp) {
+		waitErr = nil
+	}
+	m.End(w.Ticket, signalled)
+	if err := l.comeBack(ctx, over, w, w.place); err != nil {
+		l.Conditions.Remove(w.Ticket) // its signal, if there was one, goes to another
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
+		}
+		l.forfeit(w, errors.Is(err, core.ErrLost))
+		return false, errors.Join(core.ErrLost, err, waitErr)
+	}
+	if signalled {
+		l.Conditions.Acknowledge(w.Ticket)
+	}
+	return signalled, waitErr
+}
+
+// leaveForWait gives up all holds of the owner of a wait. It reports whether the owner had the write side.
+func (l RWLock) leaveForWait(m *condition.Monitor, w *writerWait) bool {
+	n := l.Find()
+	if n == nil {
+		return false
+	}
+	n.Check()
+	return m.Left(w.Ticket, func() bool {
+		if n.Tier().(*rwTier).exitForWait(w) {
+			n.Wake()
+		}
+		return w.writes > 0
+	})
+}
+
+// exitForWait takes all holds of a writer, and their loss notifier. No other owner was inside, so none uses the
+// notifier.
+func (q *rwTier) exitForWait(w *writerWait) (look bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, _, token := q.Holds(w.Owner)
+	q.leaveLocked(w.call, func() { w.reads, w.writes, look = q.ExitAll(w.Owner) })
+	if w.writes > 0 {
+		w.token = backend.Token(token)
+		w.notifier, q.notifier = q.notifier, nil
+	}
+	return look
+}
+
+// lineUp puts an owner in the queue for the write side.
+func (l RWLock) lineUp(call *sharedCall, owner core.Owner) *writerTry {
+	p := &writerTry{begun: time.Now()}
+	if p.name, p.err = l.join(l.newTier); p.err != nil {
+		return p
+	}
+	var look bool
+	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).EnterFor(call.from(p.begun), owner, claimOf(core.ModeWrite, owner)); look {
+		p.name.Wake()
+	}
+	return p
+}
+
+// comeBack waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
+// it has none of them. The owner had them before, so replicas that lag are no reason to lose them.
+func (l RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
+	for try := 0; ; try++ {
+		err := l.comeBackBy(ctx, over, w, p)
+		if !errors.Is(err, backend.ErrNotReplicated) || !core.Pause(over, core.RetryPause(try, l.Session.Config.Heartbeat), l.Session.Closing) {
+			return err
+		}
+		p = l.lineUp(w.call, w.Owner)
+	}
+}
+
+// comeBackBy is one try of comeBack, from a place in the queue for the write side.
+func (l RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerTry) error {
+	if p.err != nil {
+		return p.err
+	}
+	defer p.name.Leave()
+	q, o := p.name.Tier().(*rwTier), p.outcome
+	if o == sharedqueue.Waiting {
+		var look bool
+		watch := l.watchWait(over, wish{mode: core.ModeWrite})
+		if o, _, look = q.Wait(p.waiter, over.Done(), nil); look {
+			p.name.Wake()
+		}
+		watch.Stop()
+	}
+	ok, err := l.outcome(over, p.name, o, true, p.begun)
+	if !ok {
+		return err
+	}
+	if err := q.restore(w); err != nil {
+		p.name.Wake()
+		return err
+	}
+	return nil
+}
+
+// restore gives a writer with one hold the holds of its wait, and their loss notifier. If another goroutine of the same
+// owner is inside and has a notifier, both notify. After an error the one hold is gone too.
+func (q *rwTier) restore(w *writerWait) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.AddHolds(w.Owner, w.reads, w.writes-1) {
+		held := false
+		q.leaveLocked(w.call, func() { _, held, _ = q.ExitWrite(w.Owner) })
+		if held {
+			return core.ErrTooManyHolds
+		}
+		w.writes-- // the loss of that one is on record
+		return core.ErrLost
+	}
+	switch own := q.notifier; {
+	case w.notifier == nil:
+	case own != nil:
+		cancel := context.CancelCauseFunc(func(error) { w.notifier.Notify() })
+		own.Add(&cancel)
+	default:
+		q.notifier = w.notifier
+	}
+	return nil
+}
+
+// forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. reported says that the owner
+// had come back, and that the loss was reported then.
+func (l RWLock) forfeit(w *writerWait, reported bool) {
+	s := l.Session
+	if w.notifier != nil {
+		w.notifier.CloseLost()
+	}
+	if w.reads > 0 {
+		s.Debts.Add(core.DebtOf(core.ModeRead, l.Name, w.Owner), w.reads)
+	}
+	if w.writes > 0 {
+		s.Debts.Add(core.DebtOf(core.ModeWrite, l.Name, w.Owner), w.writes)
+	}
+	if !reported {
+		a := alarm{session: s, name: l.Name}
+		a.report(core.Event{Mode: core.ModeWrite, Owner: w.Owner, Token: w.token}, "it could not be had again after a wait")
+	}
+	if w.notifier != nil {
+		w.notifier.Notify()
+	}
+}
+
+// Signal wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
+func (l RWLock) Signal(ctx context.Context, owner core.Owner, name string, all bool) error {
+	m, err := l.Conditions.Monitor(l.Name)
+	if err != nil {
+		return err
+	}
+	defer m.Leave()
+	unknown, err := m.Signal(ctx, owner, l.LossNotifier(owner), name, all)
+	err = l.orNotHeld(ctx, owner, err)
+	if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
+		err = backend.WithOutcomeUnknown(err)
+	}
+	return err
+}
