@@ -8,6 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
 // ErrForeignCondition is returned when a lock is asked about a condition of another lock.
@@ -36,10 +37,19 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // Waiting costs Redis one command per heartbeat for all waiters of a session on one condition, or one for each 500 if
 // they are more.
 type Condition struct {
-	_    noCopy
-	lock *Lock   // nil if it is a condition of rw's write side
-	rw   *RWLock //
-	name string
+	_       noCopy
+	name    string
+	session *Session
+	lock    string // the name of its lock
+	remote  backend.Remote
+	invalid error // of the lock
+	waits   waiting
+}
+
+// waiting is what a condition needs of its lock: an [exclusive.Handle], or a [tier.RWLock] with its write side.
+type waiting interface {
+	AwaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error)
+	SignalAs(ctx context.Context, owner Owner, condition string, all bool) error
 }
 
 var errNilCondition = errors.New("nil condition")
@@ -47,7 +57,9 @@ var errNilCondition = errors.New("nil condition")
 // NewCondition returns the lock's condition with the given name. It sends nothing. If the name has more than 4096
 // bytes, every wait and signal returns an error. If the backend has no conditions, as a quorum has none, every wait and
 // signal returns [errors.ErrUnsupported].
-func (l *Lock) NewCondition(name string) *Condition { return &Condition{lock: l, name: name} }
+func (l *Lock) NewCondition(name string) *Condition {
+	return &Condition{name: name, session: l.session, lock: l.handle.Name, remote: l.handle.Remote, invalid: l.invalid, waits: &l.handle}
+}
 
 // Name returns the condition's name.
 func (c *Condition) Name() string { return c.name }
@@ -99,20 +111,32 @@ func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "si
 func (c *Condition) SignalAll(ctx context.Context) error { return c.signal(ctx, "signal all", true) }
 
 func (c *Condition) signal(ctx context.Context, op string, all bool) error {
-	if c.rw != nil {
-		return c.rw.signalCondition(ctx, op, c, all)
-	}
-	l := c.lock
 	owner, err := c.admit(ctx, nil)
 	if err == nil {
-		err = l.handle.SignalAs(ctx, owner, c.name, all)
+		err = c.waits.SignalAs(ctx, owner, c.name, all)
 	}
-	return l.error(op, err)
+	return c.error(op, err)
+}
+
+// await waits, for every exported method. If uninterruptible is true, the end of ctx does not end the wait.
+func (c *Condition) await(ctx context.Context, op string, limit time.Time, uninterruptible bool) (signalled bool, err error) {
+	interrupt := ctx
+	if uninterruptible {
+		interrupt = nil
+	}
+	owner, err := c.admit(ctx, interrupt)
+	if err == nil {
+		if uninterruptible {
+			ctx = context.WithoutCancel(ctx)
+		}
+		signalled, err = c.waits.AwaitAs(ctx, owner, c.name, limit)
+	}
+	return signalled, c.error(op, err)
 }
 
 // admit returns the calling owner, or the error of an invalid call. If cancel is not nil, its end prevents the call.
 func (c *Condition) admit(ctx, cancel context.Context) (Owner, error) {
-	owner, err := c.lock.session.core.Caller(ctx, c.lock.invalid)
+	owner, err := c.session.core.Caller(ctx, c.invalid)
 	if err == nil {
 		err = c.check()
 	}
@@ -127,37 +151,29 @@ func (c *Condition) check() error {
 	if len(c.name) > core.MaxName {
 		return fmt.Errorf("the name of the condition is %d bytes long, at most %d are allowed", len(c.name), core.MaxName)
 	}
-	_, remote := c.of()
-	if _, ok := remote.(backend.Conditions); !ok {
+	if _, ok := c.remote.(backend.Conditions); !ok {
 		return fmt.Errorf("the backend has no conditions: %w", errors.ErrUnsupported)
 	}
 	return nil
 }
 
-// of returns the lock of the condition.
-func (c *Condition) of() (name string, remote backend.Remote) {
-	if c.rw != nil {
-		return c.rw.handle.Name, c.rw.handle.Remote
+// error adds the operation and the name of the lock to err. It returns nil if err is nil.
+func (c *Condition) error(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return c.lock.handle.Name, c.lock.handle.Remote
+	return &Error{Op: op, Lock: c.lock, Err: err}
 }
 
-func (c *Condition) await(ctx context.Context, op string, limit time.Time, uninterruptible bool) (signalled bool, err error) {
-	if c.rw != nil {
-		return c.rw.await(ctx, op, c, limit, uninterruptible)
+// belongsTo returns nil if c is a condition of the lock with such waits and a name in a session, and otherwise the error.
+func belongsTo[W waiting](c *Condition, s *Session, name string) error {
+	if c == nil {
+		return errNilCondition
 	}
-	interrupt := ctx
-	if uninterruptible {
-		interrupt = nil
+	if _, ok := c.waits.(W); !ok || c.session != s || c.lock != name {
+		return ErrForeignCondition
 	}
-	owner, err := c.admit(ctx, interrupt)
-	if err == nil {
-		if uninterruptible {
-			ctx = context.WithoutCancel(ctx)
-		}
-		signalled, err = c.lock.handle.AwaitAs(ctx, owner, c.name, limit)
-	}
-	return signalled, c.lock.error(op, err)
+	return nil
 }
 
 // HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, but by
@@ -179,11 +195,8 @@ func (l *Lock) WaitQueueLength(c *Condition) (int, error) {
 func (l *Lock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
 
 func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
-	switch {
-	case c == nil:
-		return nil, l.error(op, errNilCondition)
-	case c.lock == nil || c.lock.session != l.session || c.lock.handle.Name != l.handle.Name:
-		return nil, l.error(op, ErrForeignCondition)
+	if err := belongsTo[*exclusive.Handle](c, l.session, l.handle.Name); err != nil {
+		return nil, l.error(op, err)
 	}
 	owners, held := l.handle.WaitersFor(c.name)
 	if !held {
@@ -194,6 +207,5 @@ func (l *Lock) waiters(op string, c *Condition) ([]Owner, error) {
 
 // String returns the names of the condition and of its lock.
 func (c *Condition) String() string {
-	lock, _ := c.of()
-	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, lock)
+	return fmt.Sprintf("reentrant.Condition(%q of %q)", c.name, c.lock)
 }

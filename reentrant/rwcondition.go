@@ -1,11 +1,6 @@
 package reentrant
 
-import (
-	"context"
-	"time"
-
-	"github.com/relock-go/relock/reentrant/internal/core"
-)
+import "github.com/relock-go/relock/reentrant/internal/tier"
 
 // NewCondition returns the condition of the write side with the given name. It works as a [Condition] of a Lock, with
 // the write side in place of the lock: an owner without the write side gets [ErrNotHeld], even if it has the read side.
@@ -23,7 +18,9 @@ import (
 //
 // A wait costs three commands besides those for the lock itself, and a signal costs three. [Condition] says what a wait
 // costs meanwhile.
-func (l *RWLock) NewCondition(name string) *Condition { return &Condition{rw: l, name: name} }
+func (l *RWLock) NewCondition(name string) *Condition {
+	return &Condition{name: name, session: l.session, lock: l.handle.Name, remote: l.handle.Remote, invalid: l.invalid, waits: l.tier()}
+}
 
 // HasWaiters reports whether owners of this process wait for a condition of the write side. The errors are those of
 // [Lock.HasWaiters]; an owner of this process must have the write side.
@@ -43,57 +40,14 @@ func (l *RWLock) WaitQueueLength(c *Condition) (int, error) {
 func (l *RWLock) WaitingOwners(c *Condition) ([]Owner, error) { return l.waiters("waiting owners", c) }
 
 func (l *RWLock) waiters(op string, c *Condition) ([]Owner, error) {
+	err := belongsTo[tier.RWLock](c, l.session, l.handle.Name)
 	switch {
-	case c == nil:
-		return nil, l.error(op, errNilCondition)
-	case c.rw == nil || c.rw.session != l.session || c.rw.handle.Name != l.handle.Name:
-		return nil, l.error(op, ErrForeignCondition)
+	case err != nil:
+		return nil, l.error(op, err)
 	case l.invalid != nil:
 		return nil, l.error(op, l.invalid)
 	case !l.writing():
 		return nil, l.error(op, ErrNotHeld)
 	}
 	return l.session.conditions.Waiting(l.handle.Name, c.name), nil
-}
-
-// await waits for a condition of the write side, for every exported method. If uninterruptible is true, the end of ctx
-// does not end the wait.
-func (l *RWLock) await(ctx context.Context, op string, c *Condition, limit time.Time, uninterruptible bool) (signalled bool, err error) {
-	interrupt := ctx
-	if uninterruptible {
-		interrupt = nil
-	}
-	owner, err := l.callingWriter(ctx, c, interrupt)
-	if err == nil {
-		if uninterruptible {
-			ctx = context.WithoutCancel(ctx)
-		}
-		signalled, err = l.tier().Await(ctx, owner, c.name, limit)
-	}
-	return signalled, l.error(op, err)
-}
-
-// callingWriter returns the calling owner, or the error of an invalid call. If cancel is not nil, the call is invalid
-// once that has ended.
-func (l *RWLock) callingWriter(ctx context.Context, c *Condition, cancel context.Context) (Owner, error) {
-	owner, err := l.session.core.Caller(ctx, l.invalid)
-	if err == nil {
-		err = c.check()
-	}
-	if err == nil && cancel != nil && cancel.Err() != nil {
-		err = core.InterruptedBy(cancel, "before the call", nil)
-	}
-	if err == nil {
-		err = l.tier().CheckWrites(owner)
-	}
-	return owner, err
-}
-
-// signalCondition wakes waiters for a condition of the write side.
-func (l *RWLock) signalCondition(ctx context.Context, op string, c *Condition, all bool) error {
-	owner, err := l.callingWriter(ctx, c, nil)
-	if err == nil {
-		err = l.tier().Signal(context.WithoutCancel(ctx), owner, c.name, all)
-	}
-	return l.error(op, err)
 }

@@ -33,15 +33,6 @@ func (r *Room) Stop() { r.heartbeat.stop() }
 // Reconnected makes up for the signals whose messages were lost while the channel was closed.
 func (r *Room) Reconnected() { r.heartbeat.beatNow() }
 
-// Add beats for a ticket from now on.
-func (r *Room) Add(t *Ticket) { r.heartbeat.add(t) }
-
-// Acknowledge acknowledges a ticket's signal with the next beat.
-func (r *Room) Acknowledge(t *Ticket) { r.heartbeat.acknowledge(t) }
-
-// Remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
-func (r *Room) Remove(t *Ticket) { r.heartbeat.remove(t) }
-
 // Monitor returns the monitor of a read-write lock with a reference. The caller calls Leave.
 func (r *Room) Monitor(name string) (*Monitor, error) {
 	name = backend.ConditionsOf(name)

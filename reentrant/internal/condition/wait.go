@@ -10,9 +10,49 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// Overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
+// A Waiter is an owner that waits for a condition, with the lock that it has.
+type Waiter interface {
+	// Leave takes the ticket at the server, and gives up the holds. After an error they are unchanged, or lost.
+	Leave(ctx, over context.Context, limit time.Time) error
+	// Return takes the holds again. signalled is how the wait ended; placed says that Redis has queued the session for the
+	// lock.
+	Return(over context.Context, signalled, placed bool) error
+	// Forfeit records the loss of the holds, after an error of Return.
+	Forfeit(signalled bool, err error)
+}
+
+// Await has a waiter give up its holds, waits until its ticket is signalled, or ctx ends, or the time limit has come, and
+// has it take its holds again. It reports whether the ticket was signalled. After ErrLost the holds are lost; after another
+// error, if the ticket was not signalled, the waiter has them again or still.
+func (r *Room) Await(ctx context.Context, limit time.Time, t *Ticket, w Waiter) (signalled bool, err error) {
+	over, stop := r.overtime(ctx, limit)
+	defer stop()
+	if err := w.Leave(ctx, over, limit); err != nil {
+		return false, err
+	}
+	r.heartbeat.add(t)
+	placed, waitErr := r.waitSignalled(ctx, over, t, limit)
+	signalled = waitErr == nil
+	if errors.Is(waitErr, errTimeUp) {
+		waitErr = nil
+	}
+	if err := w.Return(over, signalled, placed); err != nil {
+		r.heartbeat.remove(t) // its signal, if there was one, goes to another waiter
+		if waitErr == nil && ctx.Err() != nil {
+			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
+		}
+		w.Forfeit(signalled, err)
+		return false, errors.Join(core.ErrLost, err, waitErr)
+	}
+	if signalled {
+		r.heartbeat.acknowledge(t)
+	}
+	return signalled, waitErr
+}
+
+// overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
 // then no longer tries to come back from its wait. stop frees what it uses.
-func (r *Room) Overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
+func (r *Room) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	overdue := func() { cancel(core.ErrOverdue) }
 	forget := context.AfterFunc(ctx, func() { time.AfterFunc(r.core.Config.Lease, overdue) })
@@ -23,12 +63,12 @@ func (r *Room) Overtime(ctx context.Context, limit time.Time) (over context.Cont
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
-// ErrTimeUp is the end of AwaitFor's time; it is never returned to callers.
-var ErrTimeUp = errors.New("the time is up")
+// errTimeUp is the end of AwaitFor's time; it is never returned to callers.
+var errTimeUp = errors.New("the time is up")
 
-// WaitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
+// waitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
 // second case, in one step: nil if the signal came first.
-func (r *Room) WaitSignalled(ctx, over context.Context, t *Ticket, limit time.Time) (placed bool, err error) {
+func (r *Room) waitSignalled(ctx, over context.Context, t *Ticket, limit time.Time) (placed bool, err error) {
 	var timeout <-chan time.Time
 	if !limit.IsZero() {
 		timer := time.NewTimer(time.Until(limit))
@@ -41,7 +81,7 @@ func (r *Room) WaitSignalled(ctx, over context.Context, t *Ticket, limit time.Ti
 	case <-ctx.Done():
 		err = core.InterruptedBy(ctx, "waiting for a signal", nil)
 	case <-timeout:
-		if err = ErrTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
+		if err = errTimeUp; ctx.Err() != nil { // both ended while Redis was asked: it is not known which was first
 			err = core.InterruptedBy(ctx, "waiting for a signal", nil)
 		}
 	case <-r.core.Closing:

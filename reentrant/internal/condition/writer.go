@@ -55,7 +55,6 @@ func (m *Monitor) TakeTicket(ctx, over context.Context, notifier *core.LossNotif
 			err = core.ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
 		}
 		if became == lockLeft && err == nil {
-			m.room.Add(t)
 			return lockLeft, nil
 		}
 		m.remove(t)

@@ -11,13 +11,17 @@ import (
 // A conditionWait is an owner that waits for a condition of the lock.
 type conditionWait struct {
 	*condition.Ticket
+	e     *State
+	l     *Handle
+	holds int                           // that the wait gives up
 	ahead time.Duration                 // how far the wall clock was ahead before the ticket was sent
 	hold  Hold                          // that the wait gave up
 	place *localqueue.Place[core.Owner] // State.mu: in this process's queue, since the signal
 }
 
 // reserveLocked puts the owner of a wait in this process's queue, once. e.mu is held.
-func (e *State) reserveLocked(w *conditionWait) localqueue.Place[core.Owner] {
+func (w *conditionWait) reserveLocked() localqueue.Place[core.Owner] {
+	e := w.e
 	if w.place == nil {
 		place := e.Queue.Reserve(w.Owner, queueMode(w.Owner))
 		w.place = &place
@@ -27,10 +31,10 @@ func (e *State) reserveLocked(w *conditionWait) localqueue.Place[core.Owner] {
 }
 
 // reserve is reserveLocked.
-func (e *State) reserve(w *conditionWait) localqueue.Place[core.Owner] {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.reserveLocked(w)
+func (w *conditionWait) reserve() localqueue.Place[core.Owner] {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	return w.reserveLocked()
 }
 
 // addTicket adds a ticket.

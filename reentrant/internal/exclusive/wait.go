@@ -69,11 +69,23 @@ func (l *Handle) noHold(owner core.Owner) error {
 }
 
 // AwaitAs waits for a condition, for its holder.
-func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, condition string, limit time.Time) (signalled bool, err error) {
+func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
 	err = l.holding(owner, func(e *State, holds int) (err error) {
-		over, stop := e.s.conditions.Overtime(ctx, limit)
-		defer stop()
-		signalled, err = e.await(ctx, over, l, condition, owner, holds, limit)
+		if e.s.core.IsClosing() { // no owner could come back, so none may leave
+			if !e.finishOperation(holds, holds) {
+				e.passOn()
+				return core.ErrLost
+			}
+			return core.ErrClosed
+		}
+		w := &conditionWait{
+			Ticket: condition.NewTicket(e.s.core.Epochs.Add(1), name, owner, e.remote.(backend.Conditions)),
+			e:      e, l: l, holds: holds, ahead: e.s.core.Ahead(),
+		}
+		if !l.Unfair {
+			w.LineUp = func() { w.reserveLocked() }
+		}
+		signalled, err = e.s.conditions.Await(ctx, limit, w.Ticket, w)
 		return err
 	})
 	return signalled, err
@@ -103,61 +115,22 @@ func (e *State) wait(ctx context.Context, owner core.Owner, place localqueue.Pla
 	return e.Queue.Wait(place, ctx.Done(), t.Timeout)
 }
 
-// await is called with the baton of the owner's hold. On return the owner holds the lock again, or the error is
-// ErrLost. over is the wait's overtime.
-func (e *State) await(ctx, over context.Context, l *Handle, name string, owner core.Owner, holds int, limit time.Time) (bool, error) {
-	select {
-	case <-e.s.core.Closing: // no owner could come back, so none may leave
-		if !e.finishOperation(holds, holds) {
-			e.passOn()
-			return false, core.ErrLost
-		}
-		return false, core.ErrClosed
-	default:
-	}
-	w := &conditionWait{
-		Ticket: condition.NewTicket(e.s.core.Epochs.Add(1), name, owner, e.remote.(backend.Conditions)),
-		ahead:  e.s.core.Ahead(),
-	}
-	if !l.Unfair {
-		w.LineUp = func() { e.reserveLocked(w) }
-	}
+// Leave gives up the hold and takes the ticket, in one step. Baton.
+func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error {
+	e := w.e
 	e.addTicket(w.Ticket)
-	if err := e.releaseForWait(ctx, over, w.Ticket, holds, limit); err != nil {
+	if err := e.releaseForWait(ctx, over, w.Ticket, w.holds, limit); err != nil {
 		e.removeTicket(w.Ticket)
-		if !e.finishOperation(holds, holds) {
+		if !e.finishOperation(w.holds, w.holds) {
 			e.passOn()
-			return false, errors.Join(core.ErrLost, err)
+			return errors.Join(core.ErrLost, err)
 		}
-		return false, err
+		return err
 	}
-	e.leaveHold(w)
+	w.leaveHold()
 	e.reportRelease(ctx, &w.hold, false, nil)
-	e.s.conditions.Add(w.Ticket)
 	e.Queue.Leave() // the hold's reference is now the ticket's
-
-	placed, waitErr := e.s.conditions.WaitSignalled(ctx, over, w.Ticket, limit)
-	signalled := waitErr == nil
-	if errors.Is(waitErr, condition.ErrTimeUp) {
-		waitErr = nil
-	}
-	e.endWait(w.Ticket)
-	if err := e.reacquire(over, l, w, holds, placed); err != nil {
-		if waitErr == nil && ctx.Err() != nil {
-			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
-		}
-		e.s.conditions.Remove(w.Ticket) // its signal, if there was one, goes to another waiter
-		if signalled {
-			e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(l.Remote, l.Name, w.Epoch) })
-		}
-		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, owner), holds)
-		e.s.notifyLost(e.name, &w.hold, "it could not be had again after a wait")
-		return false, errors.Join(core.ErrLost, err, waitErr)
-	}
-	if signalled {
-		e.s.conditions.Acknowledge(w.Ticket)
-	}
-	return signalled, waitErr
+	return nil
 }
 
 // releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
@@ -218,35 +191,48 @@ func (e *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, h
 
 // leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
 // put the owner in the queue. Baton.
-func (e *State) leaveHold(w *conditionWait) {
+func (w *conditionWait) leaveHold() {
+	e := w.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w.hold = e.holdLocked()
-	w.Leave()
+	w.Ticket.Leave()
 	e.m.Left()
 	e.disownLocked()
 }
 
-// reacquire takes the lock again with the holds that the wait gave up. ctx is the wait's overtime.
-func (e *State) reacquire(ctx context.Context, l *Handle, w *conditionWait, holds int, placed bool) error {
+// Return takes the lock again with the holds that the wait gave up.
+func (w *conditionWait) Return(over context.Context, _, placed bool) error {
+	e, l := w.e, w.l
+	e.endWait(w.Ticket)
 	defer e.removeTicket(w.Ticket)
-	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: e.s.core.Now(), Fixed: w.hold.fixed(), holds: holds, notifier: w.hold.notifier, note: w.hold.note.String()}
+	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: e.s.core.Now(), Fixed: w.hold.fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
 	if placed {
 		back.ticket, back.ahead = w.Epoch, w.ahead
 	}
-	switch e.requeue(ctx, l, w, &back) {
+	switch w.requeue(over, &back) {
 	case localqueue.Claimed:
-		_, err := e.acquireRemote(ctx, l, w.Owner, &back)
+		_, err := e.acquireRemote(over, l, w.Owner, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer e.s.PutState(e)
-		return e.restoreHolds(ctx, w.Owner, &back)
+		return e.restoreHolds(over, w.Owner, &back)
 	}
 	e.s.PutState(e)
-	if ctx.Err() != nil {
-		return core.InterruptedBy(ctx, "in this process's queue", nil)
+	if over.Err() != nil {
+		return core.InterruptedBy(over, "in this process's queue", nil)
 	}
 	return core.ErrClosed
+}
+
+// Forfeit records the loss of the holds. The place that Redis gave the session with the signal goes back.
+func (w *conditionWait) Forfeit(signalled bool, _ error) {
+	s, l := w.l.Room, w.l
+	if signalled {
+		s.core.Cleaner.Do(func() { s.ReleaseOrphan(l.Remote, l.Name, w.Epoch) })
+	}
+	s.core.Debts.Add(core.DebtOf(core.ModeLock, l.Name, w.Owner), w.holds)
+	s.notifyLost(l.Name, &w.hold, "it could not be had again after a wait")
 }
 
 // restoreHolds adds the holds that a wait gave up to those that the owner has now. Baton of the owner's operation.
@@ -286,9 +272,9 @@ func (e *State) shareNotifier(notifier *core.LossNotifier) {
 
 // requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
 // owner waits.
-func (e *State) requeue(ctx context.Context, l *Handle, w *conditionWait, back *Try) localqueue.Outcome {
-	if l.Unfair {
-		return e.enter(ctx, w.Owner, back)
+func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outcome {
+	if w.l.Unfair {
+		return w.e.enter(ctx, w.Owner, back)
 	}
-	return e.wait(ctx, w.Owner, e.reserve(w), back)
+	return w.e.wait(ctx, w.Owner, w.reserve(), back)
 }

@@ -15,6 +15,8 @@ import (
 // A writerWait is a writer that waits for a condition.
 type writerWait struct {
 	*condition.Ticket
+	l    RWLock
+	m    *condition.Monitor
 	call *sharedCall
 
 	// What the writer gave up. Written with the mutex of the monitor.
@@ -34,8 +36,8 @@ type writerTry struct {
 	err     error // if there is no name
 }
 
-// CheckWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
-func (l RWLock) CheckWrites(owner core.Owner) error {
+// checkWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
+func (l RWLock) checkWrites(owner core.Owner) error {
 	_, writes, _, _ := l.HoldsOf(owner)
 	switch {
 	case writes > 0:
@@ -49,7 +51,7 @@ func (l RWLock) CheckWrites(owner core.Owner) error {
 // orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
 // error.
 func (l RWLock) orNotHeld(ctx context.Context, owner core.Owner, err error) error {
-	held := l.CheckWrites(owner)
+	held := l.checkWrites(owner)
 	switch {
 	case held == nil:
 		return err
@@ -59,59 +61,46 @@ func (l RWLock) orNotHeld(ctx context.Context, owner core.Owner, err error) erro
 	return errors.Join(held, err)
 }
 
-// Await gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
+// AwaitAs gives up the owner's holds, waits, and takes them again. After ErrLost the owner does not have them. If the
 // wait cannot begin, the holds are unchanged.
-func (l RWLock) Await(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
-	select {
-	case <-l.Session.Closing:
+func (l RWLock) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
+	if err := l.checkWrites(owner); err != nil {
+		return false, err
+	}
+	if l.Session.IsClosing() {
 		return false, core.ErrClosed // no owner could come back, so none may leave
-	default:
 	}
 	m, err := l.Conditions.Monitor(l.Name)
 	if err != nil {
 		return false, err
 	}
 	defer m.Leave()
-	over, stop := l.Conditions.Overtime(ctx, limit)
-	defer stop()
-	w := &writerWait{call: l.callOf(ctx, time.Time{}), Ticket: m.Ticket(name, owner)}
+	w := &writerWait{Ticket: m.Ticket(name, owner), l: l, m: m, call: l.callOf(ctx, time.Time{})}
 	w.LineUp = func() {
 		if w.place == nil {
-			w.place = l.lineUp(w.call, w.Owner)
+			w.place = l.lineUp(w.call, owner)
 		}
 	}
-	err = m.TakeTicket(ctx, over, l.LossNotifier(owner), limit, w.Ticket, func() bool { return l.leaveForWait(m, w) })
-	if err != nil {
-		return false, l.orNotHeld(ctx, owner, err)
-	}
-	_, waitErr := l.Conditions.WaitSignalled(ctx, over, w.Ticket, limit)
-	signalled = waitErr == nil
-	if errors.Is(waitErr, condition.ErrTimeUp) {
-		waitErr = nil
-	}
-	m.End(w.Ticket, signalled)
-	if err := l.comeBack(ctx, over, w, w.place); err != nil {
-		l.Conditions.Remove(w.Ticket) // its signal, if there was one, goes to another
-		if waitErr == nil && ctx.Err() != nil {
-			waitErr = core.InterruptedBy(ctx, "after the signal", nil)
-		}
-		l.forfeit(w, errors.Is(err, core.ErrLost))
-		return false, errors.Join(core.ErrLost, err, waitErr)
-	}
-	if signalled {
-		l.Conditions.Acknowledge(w.Ticket)
-	}
-	return signalled, waitErr
+	return l.Conditions.Await(ctx, limit, w.Ticket, w)
 }
 
-// leaveForWait gives up all holds of the owner of a wait. It reports whether the owner had the write side.
-func (l RWLock) leaveForWait(m *condition.Monitor, w *writerWait) bool {
-	n := l.Find()
+// Leave takes the ticket, and then gives up the holds.
+func (w *writerWait) Leave(ctx, over context.Context, limit time.Time) error {
+	err := w.m.TakeTicket(ctx, over, w.l.LossNotifier(w.Owner), limit, w.Ticket, w.leave)
+	if err != nil {
+		err = w.l.orNotHeld(ctx, w.Owner, err)
+	}
+	return err
+}
+
+// leave gives up all holds of the owner. It reports whether the owner had the write side.
+func (w *writerWait) leave() bool {
+	n := w.l.Find()
 	if n == nil {
 		return false
 	}
 	n.Check()
-	return m.Left(w.Ticket, func() bool {
+	return w.m.Left(w.Ticket, func() bool {
 		if n.Tier().(*rwTier).exitForWait(w) {
 			n.Wake()
 		}
@@ -146,11 +135,13 @@ func (l RWLock) lineUp(call *sharedCall, owner core.Owner) *writerTry {
 	return p
 }
 
-// comeBack waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
+// Return waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
 // it has none of them. The owner had them before, so replicas that lag are no reason to lose them.
-func (l RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry) error {
-	for try := 0; ; try++ {
-		err := l.comeBackBy(ctx, over, w, p)
+func (w *writerWait) Return(over context.Context, signalled, _ bool) error {
+	l := w.l
+	w.m.End(w.Ticket, signalled)
+	for try, p := 0, w.place; ; try++ {
+		err := w.returnBy(over, p)
 		if !errors.Is(err, backend.ErrNotReplicated) || !core.Pause(over, core.RetryPause(try, l.Session.Config.Heartbeat), l.Session.Closing) {
 			return err
 		}
@@ -158,8 +149,8 @@ func (l RWLock) comeBack(ctx, over context.Context, w *writerWait, p *writerTry)
 	}
 }
 
-// comeBackBy is one try of comeBack, from a place in the queue for the write side.
-func (l RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerTry) error {
+// returnBy is one try of Return, from a place in the queue for the write side.
+func (w *writerWait) returnBy(over context.Context, p *writerTry) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -167,13 +158,13 @@ func (l RWLock) comeBackBy(ctx, over context.Context, w *writerWait, p *writerTr
 	q, o := p.name.Tier().(*rwTier), p.outcome
 	if o == sharedqueue.Waiting {
 		var look bool
-		watch := l.watchWait(over, wish{mode: core.ModeWrite})
+		watch := w.l.watchWait(over, wish{mode: core.ModeWrite})
 		if o, _, look = q.Wait(p.waiter, over.Done(), nil); look {
 			p.name.Wake()
 		}
 		watch.Stop()
 	}
-	ok, err := l.outcome(over, p.name, o, true, p.begun)
+	ok, err := w.l.outcome(over, p.name, o, true, p.begun)
 	if !ok {
 		return err
 	}
@@ -209,10 +200,10 @@ func (q *rwTier) restore(w *writerWait) error {
 	return nil
 }
 
-// forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. reported says that the owner
-// had come back, and that the loss was reported then.
-func (l RWLock) forfeit(w *writerWait, reported bool) {
-	s := l.Session
+// Forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. After ErrLost the owner had come
+// back, and the loss was reported then.
+func (w *writerWait) Forfeit(_ bool, err error) {
+	l, s := w.l, w.l.Session
 	if w.notifier != nil {
 		w.notifier.CloseLost()
 	}
@@ -222,7 +213,7 @@ func (l RWLock) forfeit(w *writerWait, reported bool) {
 	if w.writes > 0 {
 		s.Debts.Add(core.DebtOf(core.ModeWrite, l.Name, w.Owner), w.writes)
 	}
-	if !reported {
+	if !errors.Is(err, core.ErrLost) {
 		a := alarm{session: s, name: l.Name}
 		a.report(core.Event{Mode: core.ModeWrite, Owner: w.Owner, Token: w.token}, "it could not be had again after a wait")
 	}
@@ -231,8 +222,12 @@ func (l RWLock) forfeit(w *writerWait, reported bool) {
 	}
 }
 
-// Signal wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
-func (l RWLock) Signal(ctx context.Context, owner core.Owner, name string, all bool) error {
+// SignalAs wakes waiters. It tries for the length of a lease, or until the caller's hold is lost.
+func (l RWLock) SignalAs(ctx context.Context, owner core.Owner, name string, all bool) error {
+	if err := l.checkWrites(owner); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
 	m, err := l.Conditions.Monitor(l.Name)
 	if err != nil {
 		return err
