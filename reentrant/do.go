@@ -101,15 +101,15 @@ func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 
 // Locker returns the lock as a sync.Locker for the owner of ctx, for code that wants one. Its methods panic with
 // the error where Lock and Unlock return one, as a broken sync.Mutex would.
-func (l *Lock) Locker(ctx context.Context) sync.Locker { return locker{l, ctx} }
+func (l *Lock) Locker(ctx context.Context) sync.Locker { return locker{ctx, l.Lock, l.Unlock} }
 
 type locker struct {
-	l   *Lock
-	ctx context.Context
+	ctx          context.Context
+	lock, unlock func(context.Context) error
 }
 
-func (k locker) Lock()   { must(k.l.Lock(k.ctx)) }
-func (k locker) Unlock() { must(k.l.Unlock(k.ctx)) }
+func (k locker) Lock()   { must(k.lock(k.ctx)) }
+func (k locker) Unlock() { must(k.unlock(k.ctx)) }
 
 func must(err error) {
 	if err != nil {

@@ -85,7 +85,7 @@ func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 // it is TryLock. However short the wait, TryLockFor asks the server once, if it must, and waits for the reply for at
 // least an eighth of a command's time limit.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	_, ok, err := l.acquireFor(ctx, ModeWrite, "try lock", wait)
+	_, ok, err := l.acquire(ctx, ModeWrite, tier.TryFor("try lock", wait))
 	return ok, err
 }
 
@@ -108,7 +108,7 @@ func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
 // TryLockFor. With a wait of zero or less it is TryRLock. However short the wait, it asks the server once, as
 // TryLockFor does.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	_, ok, err := l.acquireFor(ctx, ModeRead, "try rlock", wait)
+	_, ok, err := l.acquire(ctx, ModeRead, tier.TryFor("try rlock", wait))
 	return ok, err
 }
 
@@ -152,17 +152,6 @@ func (l *RWLock) readFast(ctx context.Context) (g tier.Grant, ok bool) {
 func (l *RWLock) runlockFast(ctx context.Context) bool {
 	n := l.handle.Recent()
 	return n != nil && ctx != nil && !l.session.core.Reporting && tier.ExitRead(n, core.CurrentOwner(ctx))
-}
-
-// acquireFor is acquire with a time limit.
-func (l *RWLock) acquireFor(ctx context.Context, side Mode, op string, wait time.Duration) (tier.Grant, bool, error) {
-	t := tier.Try{Op: op, Waits: wait > 0}
-	if t.Waits {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		t.Timeout = timer.C
-	}
-	return l.acquire(ctx, side, t)
 }
 
 // acquire takes a side, for every exported method.
@@ -238,23 +227,11 @@ func (l *RWLock) Lost(ctx context.Context) <-chan struct{} {
 
 // Locker returns the write side as a sync.Locker for the owner of ctx. Its methods panic with the error where Lock and
 // Unlock return one.
-func (l *RWLock) Locker(ctx context.Context) sync.Locker {
-	return sides{ctx, l.Lock, l.Unlock}
-}
+func (l *RWLock) Locker(ctx context.Context) sync.Locker { return locker{ctx, l.Lock, l.Unlock} }
 
 // RLocker returns the read side as a sync.Locker for the owner of ctx. Its methods panic with the error where RLock and
 // RUnlock return one.
-func (l *RWLock) RLocker(ctx context.Context) sync.Locker {
-	return sides{ctx, l.RLock, l.RUnlock}
-}
-
-type sides struct {
-	ctx          context.Context
-	lock, unlock func(context.Context) error
-}
-
-func (k sides) Lock()   { must(k.lock(k.ctx)) }
-func (k sides) Unlock() { must(k.unlock(k.ctx)) }
+func (l *RWLock) RLocker(ctx context.Context) sync.Locker { return locker{ctx, l.RLock, l.RUnlock} }
 
 // holds returns the holds that a question of the caller is about, as far as this process can trust them.
 func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err error) {

@@ -89,19 +89,8 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 // it is TryAcquire. However short the wait, TryAcquireFor asks the server once, if it must, and waits for the reply for
 // at least an eighth of a command's time limit.
 func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
-	_, ok, err := m.acquireFor(ctx, n, wait)
+	_, ok, err := m.acquire(ctx, n, tier.TryFor("try acquire", wait))
 	return ok, err
-}
-
-// acquireFor is acquire with a time limit.
-func (m *Semaphore) acquireFor(ctx context.Context, n int, wait time.Duration) (c *tier.PermitCall, ok bool, err error) {
-	t := tier.Try{Op: "try acquire", Waits: wait > 0}
-	if t.Waits {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		t.Timeout = timer.C
-	}
-	return m.acquire(ctx, n, t)
 }
 
 // Release gives back n permits of the session. It works under a ctx that has ended, and sends nothing: the session

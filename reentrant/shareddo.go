@@ -17,7 +17,7 @@ func (l *RWLock) TryDo(ctx context.Context, fn func(ctx context.Context) error) 
 // TryDoFor is [RWLock.TryDo] with [RWLock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait
 // does not bound fn.
 func (l *RWLock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquireFor(ctx, ModeWrite, "try lock", wait)
+	g, ok, err := l.acquire(ctx, ModeWrite, tier.TryFor("try lock", wait))
 	return l.runIf(ctx, g, ok, err, fn, l.Unlock)
 }
 
@@ -31,7 +31,7 @@ func (l *RWLock) TryRDo(ctx context.Context, fn func(ctx context.Context) error)
 // TryRDoFor is [RWLock.TryRDo] with [RWLock.TryRLockFor] for TryRLock: it runs fn if the caller's turn comes within wait.
 // wait does not bound fn.
 func (l *RWLock) TryRDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	g, ok, err := l.acquireFor(ctx, ModeRead, "try rlock", wait)
+	g, ok, err := l.acquire(ctx, ModeRead, tier.TryFor("try rlock", wait))
 	return l.runIf(ctx, g, ok, err, fn, l.RUnlock)
 }
 
@@ -56,7 +56,7 @@ func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Contex
 // TryDoFor is [Semaphore.TryDo] with [Semaphore.TryAcquireFor] for TryAcquire: it runs fn if the caller's turn comes within
 // wait. wait does not bound fn.
 func (m *Semaphore) TryDoFor(ctx context.Context, n int, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	c, ok, err := m.acquireFor(ctx, n, wait)
+	c, ok, err := m.acquire(ctx, n, tier.TryFor("try acquire", wait))
 	if !ok || err != nil {
 		return false, err
 	}

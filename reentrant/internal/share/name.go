@@ -217,9 +217,6 @@ func (n *Name) Tier() Tier { return n.tier }
 // Kind returns the kind given to Join.
 func (n *Name) Kind() backend.ShareKind { return n.kind }
 
-// Remote returns the remote given to Join.
-func (n *Name) Remote() backend.Remote { return n.remote }
-
 // Ref returns the name's Ref, always the same.
 func (n *Name) Ref() *Ref { return n.ref }
 

@@ -30,12 +30,17 @@ type Handle struct {
 	latest     atomic.Pointer[share.Ref] // of the session's part that the handle used last
 }
 
-// A Try describes a call that asks for a side or for permits, and how long it may wait.
+// A Try describes a call that asks for a side or for permits.
 type Try struct {
-	Op      string
-	Waits   bool
-	Timeout <-chan time.Time
-	Begun   time.Time // zero if the session reports no events
+	Op    string
+	Waits bool
+	For   time.Duration // how long it may wait; 0: until its context ends
+	Begun time.Time     // zero if the session reports no events
+}
+
+// TryFor returns a try that waits for at most so long.
+func TryFor(op string, wait time.Duration) Try {
+	return Try{Op: op, Waits: wait > 0, For: max(wait, 0)}
 }
 
 // WrongKind returns the error of a name that is in use as another kind.
@@ -92,7 +97,13 @@ func passQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Nam
 	if !t.Waits {
 		mode |= sharedqueue.Once
 	}
-	o, life, waited := enter(ctx, h, n, q, call, claim, mode, asked, t.Timeout)
+	var timeout <-chan time.Time
+	if t.For > 0 {
+		timer := time.NewTimer(t.For)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	o, life, waited := enter(ctx, h, n, q, call, claim, mode, asked, timeout)
 	if o == sharedqueue.TimedOut && n.Silent(begun) {
 		timer := time.NewTimer(h.Session.Config.CommandTimeout / 8)
 		defer timer.Stop()
