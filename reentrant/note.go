@@ -3,7 +3,7 @@ package reentrant
 import (
 	"context"
 
-	"github.com/relock-go/relock/reentrant/internal/exclusive"
+	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
 // WithNote returns a context under which every lock that is taken carries a note, such as "migration 42 by deploy-7".
@@ -20,5 +20,5 @@ import (
 // empty note is none. Notes are kept for a [Lock]: not for read-write locks and semaphores, not for holds of a session
 // [WithCohort], whose owners Redis does not know, and not by a quorum of masters.
 func WithNote(ctx context.Context, note string) context.Context {
-	return exclusive.WithNote(ctx, note)
+	return core.WithNote(ctx, note)
 }

@@ -187,7 +187,7 @@ func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 		return l.reenterClosed(ctx, owner, t)
 	}
 	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
-		t.note = noteOf(ctx)
+		t.note = core.NoteOf(ctx)
 	}
 	got := e.enter(ctx, owner, t)
 	if got == localqueue.Claimed {

@@ -2,39 +2,10 @@ package exclusive
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/relock-go/relock/backend"
 )
-
-type noteKey struct{}
-
-// WithNote returns a context under which locks that are taken carry a note.
-func WithNote(ctx context.Context, note string) context.Context {
-	return context.WithValue(ctx, noteKey{}, fitNote(note))
-}
-
-// fitNote makes a valid note of a text.
-func fitNote(text string) string {
-	const ending = "…"
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	if len(text) <= backend.MaxNote {
-		return text
-	}
-	end := backend.MaxNote - len(ending)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ending
-}
-
-// noteOf returns the note that a context carries, "" if none.
-func noteOf(ctx context.Context) string {
-	note, _ := ctx.Value(noteKey{}).(string)
-	return note
-}
 
 // noteAge is the age from which a renewal writes a note in Redis again. A note lasts for at least five minutes and
 // twice the lease; renewals come at a third of the lease.

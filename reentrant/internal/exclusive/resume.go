@@ -184,11 +184,11 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	case machine.Settle:
 		e.trustLocked()
 		e.settleLocked(ctx, r.l, r.t, s.Holds)
-		e.startUpkeepLocked(newNote(cmp.Or(noteOf(ctx), reply.Note)), s.Check)
+		e.startUpkeepLocked(newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), s.Check)
 		e.mu.Unlock()
 		return nil
 	case machine.Replace:
-		r.replace(&old, newNote(cmp.Or(noteOf(ctx), reply.Note)), at.Abandoned)
+		r.replace(&old, newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), at.Abandoned)
 		return nil
 	}
 	r.over = true
