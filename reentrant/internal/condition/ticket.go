@@ -41,8 +41,8 @@ func (t *Ticket) Leave() { t.left = true }
 // End removes the ticket from the waiters: it is known to be signalled, or its wait has ended.
 func (t *Ticket) End() { t.over = true }
 
-// Tickets are those of one lock: of owners that wait for its conditions, or come back from there, longest first. The mutex
-// of whoever has them guards them.
+// Tickets are those of one lock: of owners that wait for its conditions, or come back from there, longest first. A mutex of
+// the lock guards them.
 type Tickets []*Ticket
 
 // Add adds a ticket, before Redis knows it, so that no message for it can come too early.
