@@ -9,7 +9,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
 // A keeper renews the units of a room's names every third of their lease, all due ones in one batch, and takes them
@@ -98,24 +98,27 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 	ahead, stale := k.r.session.Ahead(), k.r.session.Opened.Add(time.Duration(k.stale.Load()))
 	for _, n := range k.r.all() {
 		n.mu.Lock()
-		n.sleptLocked(now, ahead)
-		switch at, renew := n.dueLocked(now, stale); {
-		case at.IsZero():
+		at := plan.Moment{Options: &k.r.options, Now: now, Ahead: ahead, Tier: n.tier}
+		n.carry(n.plan.Slept(&at))
+		then, renew := n.plan.Due(now, stale)
+		if then.IsZero() {
 			n.mu.Unlock()
 			continue
+		}
+		until, _ := n.plan.Until()
+		switch {
 		case renew && !k.renewing.Load():
-			due = append(due, dueName{n, n.units})
-			batch = append(batch, backend.Renewal{Remote: n.remote, Epoch: n.epoch, Under: n.under, Lease: k.r.session.Config.Lease})
-			wake = earliest(wake, n.trust.Until())
+			r, had := n.plan.Renewal(n.remote, k.r.session.Config.Lease)
+			due, batch = append(due, dueName{n, had}), append(batch, r)
+			wake = earliest(wake, until)
 		case renew:
-			wake = earliest(wake, n.trust.Until()) // the batch under way wakes the keeper
+			wake = earliest(wake, until) // the batch under way wakes the keeper
 		default:
-			wake = earliest(wake, at)
+			wake = earliest(wake, then)
 		}
 		wake = earliest(wake, now.Add(maxSleep))
-		ended := !n.trust.Trusted(now)
 		n.mu.Unlock()
-		if ended {
+		if !now.Before(until) {
 			n.expire()
 		}
 	}
@@ -124,37 +127,6 @@ func (k *keeper) survey(now time.Time) (wake time.Time) {
 		k.work.Go(func() { k.renew(due, batch) })
 	}
 	return wake
-}
-
-// sleptLocked shortens the lease if the machine was suspended.
-func (n *Name) sleptLocked(now time.Time, ahead time.Duration) {
-	if n.units == 0 {
-		return
-	}
-	t := n.trust.Slept(now, ahead)
-	if t.Until().Before(n.trust.Until()) {
-		until := t.Until().Sub(n.room.session.Opened)
-		n.until.Store(int64(until))
-		n.tier.Trust(until)
-		if n.claim != nil {
-			n.claim.again = now
-			n.wakeLocked()
-		}
-	}
-	n.trust = t
-}
-
-// dueLocked returns when the name's lease must be renewed or given up, the zero time if it has none, and whether to
-// renew it now. While a claim is under way its copies renew the lease, if the server replies to them in time.
-func (n *Name) dueLocked(now, stale time.Time) (at time.Time, renew bool) {
-	if n.units == 0 {
-		return time.Time{}, false
-	}
-	slack := n.trust.Length / 10
-	if n.renewalFailed || !n.settledLocked() { // it is a retry, or may have to be repeated as one
-		slack = 0
-	}
-	return n.trust.Wake(), n.trust.Due(now, slack) || !n.renewalFailed && n.trust.Sent.Before(stale)
 }
 
 // renew sends a batch of renewals.
@@ -166,40 +138,35 @@ func (k *keeper) renew(names []dueName, batch []backend.Renewal) {
 	s.Counts.Commands.Add(1)
 	s.Conn.Renew(ctx, batch)
 	for i, n := range names {
-		n.renewed(&batch[i], n.had, lease.New(sent, ahead, s.Config.Lease, false))
+		b := &batch[i]
+		n.renewed(plan.Renewed{Epoch: b.Epoch, Had: n.had, Failed: b.Err != nil, Gone: b.Gone, Units: b.Units, Sent: sent, Ahead: ahead}, b.Err)
 	}
 	k.renewing.Store(false)
 	k.wakeUp()
 }
 
-// renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
-// carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
-// known before its reply. The renewal was to find had units: the claim whose place it found can have been granted more since.
-func (n *Name) renewed(r *backend.Renewal, had int, t lease.Lease) {
+// renewed handles the reply to a renewal, which failed with err unless that is nil.
+func (n *Name) renewed(r plan.Renewed, err error) {
 	s := n.room.session
-	n.mu.Lock()
-	notify := func() {}
-	switch {
-	case n.units == 0 || n.epoch != r.Epoch:
-	case r.Err != nil:
-		n.trust = n.trust.Retried(time.Now())
-		if !n.renewalFailed {
-			s.ReportRenewal(n.name, true, core.WrapUnavailable(context.Background(), r.Err))
-		}
-		n.renewalFailed = true
-	case !n.settledLocked() && (r.Gone || r.Units < had):
-		n.trust = n.trust.Retried(time.Now())
-	case r.Gone || r.Units < had:
-		notify = n.loseLocked("the server no longer had it at renewal")
-		n.wakeLocked()
-	default:
-		if n.renewalFailed {
+	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step {
+		step, change := p.Renewed(at, r)
+		switch change {
+		case plan.Failing:
+			s.ReportRenewal(n.name, true, core.WrapUnavailable(context.Background(), err))
+		case plan.Recovered:
 			s.ReportRenewal(n.name, false, nil)
 		}
-		n.renewalFailed = false
-		s.Counts.Renewals.Add(1)
-		n.trustLocked(t)
+		if change == plan.Prolonged || change == plan.Recovered {
+			s.Counts.Renewals.Add(1)
+		}
+		return step
+	})
+}
+
+// earliest returns the earlier of two times.
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
 	}
-	n.mu.Unlock()
-	notify()
+	return a
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
 // A Name is one shared name in one session.
@@ -34,36 +34,8 @@ type Name struct {
 	mu      sync.Mutex // guards what follows
 	running bool       // run is at work
 	halted  bool       // the room has stopped: run never starts again
-	closing bool
+	plan    plan.Plan
 
-	// The units that the session has.
-	units         int           // never more than the tier hands out
-	epoch         uint64        // of the claim that settled them
-	under         backend.Token // First of the reply or push with which it got the first of them; the server checks it
-	trust         lease.Lease
-	renewalFailed bool // the last renewal got no reply
-
-	// Of a read-write lock: the highest token under which users of this session can have read or written, and the last one
-	// of the present block. Later readers get a higher version, even if the server has forgotten the write.
-	known, block backend.Token
-
-	asked   bool // another session waits, and this one may keep may units
-	may     int
-	turnEnd time.Time
-	hint    int       // the lowest may of the messages since the latest copy was sent
-	share   int       // of a semaphore: the session's share, from the last reply
-	limit   int       // of a semaphore: its limit at the latest plan
-	lowered bool      // the limit was lowered, and the server has granted nothing under the new one yet
-	answer  uint64    // the try that asked whether the units are in use; 0: none
-	topUp   time.Time // when to ask whether another session still waits
-	rest    time.Time // when to check whether read units are idle
-
-	// The session's claim.
-	claim     *claim    // the claim under way; nil if there is none
-	last      uint64    // the latest epoch that was used
-	owes      bool      // the server may have units or a place of the session that it does not count on
-	retryOwed time.Time // owed units are not given back again before this: the server refused
-	giveUp    time.Time // when everything owed has expired
 	err       error     // of the latest copy that failed; nil after a reply
 	lastReply time.Time // when the latest reply came
 	reason    error     // the error for expelled waiters
@@ -76,32 +48,53 @@ type Ref struct{ name atomic.Pointer[Name] } // written with Name.retired
 // Name returns the name, nil if the room has forgotten it. The next Join makes a new Name.
 func (r *Ref) Name() *Name { return r.name.Load() }
 
-// A claim is what the session keeps and wants from one epoch on.
-type claim struct {
-	epoch             uint64
-	keep, want, least int
-	limit             int
-	under, tail, seen backend.Token
-	probe             bool          // it asks whether another session still waits, or answers a try, and asks for nothing
-	try               bool          // it is refused, and not queued, if others use the units
-	answer            uint64        // the try that it answers
-	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
-	placed            bool          // the last reply said that it waits at the server
-	pressed           bool          // the beat after the grace was scheduled
-	tries             int           // consecutive copies without a reply
-	again             time.Time
-	end               time.Time // of a try that is placed: it ends then, though not all have answered
-	repeat            bool      // the session was reconnected since the latest copy was sent
+// moment returns what the plan is to know of the present moment.
+func (n *Name) moment() plan.Moment {
+	return plan.Moment{Options: &n.room.options, Now: time.Now(), Ahead: n.room.session.Ahead(), Tier: n.tier}
 }
 
-func (c *claim) asks() bool { return c.want > c.keep }
+// carry carries a step out. The caller calls the returned function, which may be nil, without a mutex. n.mu is held.
+func (n *Name) carry(s plan.Step) (notify func()) {
+	n.trustLocked()
+	if s.Look {
+		n.wakeLocked()
+	}
+	return s.Notify
+}
+
+// trustLocked publishes when the trust in the units ends.
+func (n *Name) trustLocked() {
+	until, wake := n.plan.Until()
+	if until.IsZero() {
+		n.until.Store(0)
+		return
+	}
+	if end := int64(until.Sub(n.room.session.Opened)); n.until.Swap(end) != end {
+		n.room.keeper.expect(wake)
+	}
+}
+
+// event handles an event: f is a method of the plan.
+func (n *Name) event(f func(p *plan.Plan, at *plan.Moment) plan.Step) {
+	n.mu.Lock()
+	at := n.moment()
+	notify := n.carry(f(&n.plan, &at))
+	n.mu.Unlock()
+	call(notify)
+}
+
+func call(notify func()) {
+	if notify != nil {
+		notify()
+	}
+}
 
 // waiter says for whom the next copy is sent.
-func (c *claim) waiter() core.Waiter {
+func waiter(asks bool, tries int) core.Waiter {
 	switch {
-	case !c.asks():
+	case !asks:
 		return core.NoWaiter
-	case c.tries > 0:
+	case tries > 0:
 		return core.OldWaiter
 	}
 	return core.NewWaiter
@@ -140,8 +133,9 @@ func (n *Name) run() {
 	defer timer.Stop()
 	for {
 		n.mu.Lock()
-		now := time.Now()
-		again, send := n.plan(now)
+		at := n.moment()
+		again, send := n.plan.Next(&at)
+		n.trustLocked()
 		if send {
 			n.mu.Unlock()
 			n.exchange()
@@ -156,7 +150,7 @@ func (n *Name) run() {
 			return
 		}
 		n.mu.Unlock()
-		timer.Reset(again.Sub(now))
+		timer.Reset(again.Sub(at.Now))
 		select {
 		case <-n.wake:
 		case <-timer.C:
@@ -171,7 +165,7 @@ func (n *Name) run() {
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err == nil && n.claim != nil && n.lastReply.Before(since) {
+	if n.err == nil && n.plan.Claims() && n.lastReply.Before(since) {
 		return backend.WithOutcomeUnknown(fmt.Errorf("no reply yet: %w", backend.ErrUnavailable))
 	}
 	return n.err
@@ -196,7 +190,7 @@ func (n *Name) Silent(since time.Time) bool {
 func (n *Name) Reason() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closing {
+	if n.plan.Closing() {
 		return nil
 	}
 	return n.reason
@@ -233,28 +227,15 @@ func (n *Name) Check() {
 }
 
 // expire takes the units from their users if the trust in them has ended.
-func (n *Name) expire() {
-	n.mu.Lock()
-	notify := func() {}
-	if n.units > 0 && !n.trust.Trusted(time.Now()) {
-		notify = n.loseLocked("the lease was not renewed in time")
-		n.wakeLocked()
-	}
-	n.mu.Unlock()
-	notify()
-}
+func (n *Name) expire() { n.event((*plan.Plan).Expire) }
 
 // Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
 // reports whether it did.
 func (n *Name) Refute(epoch uint64, why string) (lost bool) {
-	n.mu.Lock()
-	notify := func() {}
-	if lost = n.units > 0 && n.settledLocked() && n.epoch == epoch; lost {
-		notify = n.loseLocked(why)
-		n.wakeLocked()
-	}
-	n.mu.Unlock()
-	notify()
+	n.event(func(p *plan.Plan, at *plan.Moment) (s plan.Step) {
+		s, lost = p.Refute(at, epoch, why)
+		return s
+	})
 	return lost
 }
 
@@ -263,18 +244,14 @@ func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return backend.SharedHolder{Epoch: n.epoch, Units: n.units, Under: n.under}, n.settledLocked()
+	return n.plan.Settled()
 }
 
-func (n *Name) settledLocked() bool { return n.claim == nil && !n.owes }
-
-func (n *Name) abandon() bool {
-	n.mu.Lock()
-	had := n.tier.Look().InUse > 0
-	notify := n.loseLocked("the session was closed")
-	n.wakeLocked()
-	n.mu.Unlock()
-	notify()
+func (n *Name) abandon() (had bool) {
+	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step {
+		had = n.tier.Look().InUse > 0
+		return p.Lose(at, "the session was closed")
+	})
 	return had
 }
 
@@ -283,9 +260,9 @@ func (n *Name) shut() (idle bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	idle = n.tier.Idle()
-	n.closing = true
+	s := n.plan.Close()
 	n.tier.Shut()
-	n.wakeLocked()
+	n.carry(s)
 	return idle
 }
 
@@ -293,95 +270,15 @@ func (n *Name) shut() (idle bool) {
 func (n *Name) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.claim != nil {
-		n.claim.again, n.claim.repeat = time.Time{}, true
-		n.wakeLocked()
-	}
+	n.carry(n.plan.Repeat())
 }
 
 // wanted handles the message that another session waits, or tries if try is not 0, or waits no more if may is Unlimited.
-// It may refer to units whose grant has not come in yet.
 func (n *Name) wanted(may int, try uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if may == backend.Unlimited && try == 0 {
-		n.unaskLocked()
-		return
-	}
-	n.hint = min(n.hint, may)
-	if n.units > may {
-		n.askLocked(may)
-	}
-	if n.units > 0 || n.claim != nil { // the units may be under way
-		n.answer = try
-		n.wakeLocked()
-	}
+	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step { return p.Wanted(at, may, try) })
 }
 
-// unaskLocked ends what askLocked began.
-func (n *Name) unaskLocked() {
-	n.hint, n.answer = backend.Unlimited, 0
-	if n.asked {
-		n.asked, n.may = false, 0
-		n.tier.Unask()
-		n.wakeLocked()
-	}
-}
-
-// askLocked begins a turn, or changes how many units may be kept in it.
-func (n *Name) askLocked(may int) {
-	if n.asked && may == n.may {
-		return
-	}
-	if !n.asked {
-		now := time.Now()
-		n.turnEnd, n.topUp = now.Add(n.room.turn), now.Add(n.room.session.Config.Heartbeat)
-	}
-	n.asked, n.may = true, may
-	n.tier.Ask(may, passes, n.turnEnd.Sub(n.room.session.Opened))
-}
-
-// trustLocked sets the lease of the units, unless the present one is longer.
-func (n *Name) trustLocked(t lease.Lease) {
-	if n.trust.Until().After(t.Until()) {
-		return
-	}
-	n.trust = t
-	until := t.Until().Sub(n.room.session.Opened)
-	n.until.Store(int64(until))
-	n.tier.Trust(until)
-	n.room.keeper.expect(t.Wake())
-}
-
-// haveLocked sets how many units the session has. Without units there is no lease.
-func (n *Name) haveLocked(units int) {
-	if n.units = units; units == 0 {
-		n.trust, n.under, n.renewalFailed, n.rest = lease.Lease{}, 0, false, time.Time{}
-		n.asked, n.may = false, 0
-		n.until.Store(0)
-	}
-}
-
-// loseLocked takes the units from all users. The caller calls the returned function without a mutex; it notifies the
-// users. Units that the server may still have are owed. A claim that keeps units is over.
-func (n *Name) loseLocked(why string) (notify func()) {
-	notify = n.tier.Lose(why)
-	if n.units > 0 {
-		n.oweLocked()
-	}
-	if n.units == backend.AllUnits {
-		n.known = max(n.known, n.block) // it is not known which of them were used
-	}
-	n.haveLocked(0)
-	if n.claim != nil && n.claim.keep > 0 {
-		n.claim = nil
-		n.oweLocked()
-	}
-	return notify
-}
-
-// oweLocked notes that the server may have units or a place of the session that it does not count on.
-func (n *Name) oweLocked() {
-	n.owes = true
-	n.giveUp = time.Now().Add(n.room.session.Config.Lease + n.room.session.Config.Patience + n.room.session.Config.CommandTimeout)
+// pushed handles a grant that the server pushed.
+func (n *Name) pushed(g backend.ShareGrant) {
+	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step { return p.Pushed(at, &g) })
 }

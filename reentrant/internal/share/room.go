@@ -8,7 +8,7 @@
 //	  │        └──── settle ◀─────┴───── reply, push ◀─┘
 //	  └── lost ◀──── keeper: renewals, and the end of trust
 //
-// One goroutine per name sends its commands, one at a time, while there is something to send. [Name.plan] alone decides
+// One goroutine per name sends its commands, one at a time, while there is something to send. [plan.Plan] alone decides
 // what to send next, from the units that the session has and those that its users want. A later epoch replaces one that
 // waits; from then on replies to the earlier one are ignored.
 package share
@@ -20,34 +20,15 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/sharedqueue"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
 // A Tier is the local tier of one name: the users of one session that are inside or wait. It has a mutex of its own,
 // which is taken under the name's.
 type Tier interface {
-	// Settle replaces what the session has and admits the waiters that fit.
-	Settle(t sharedqueue.Terms)
-	// Trust prolongs the trust in the units.
-	Trust(until time.Duration)
-	// Ask begins a turn: another session waits, and this one may keep may units.
-	Ask(may, passes int, turnEnd time.Duration)
-	// Unask ends the turn: no other session waits any more.
-	Unask()
-	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
-	// is the last token that was used, 0 if none is known.
-	Keep(units int) (kept int, used backend.Token)
-	// Lose takes the units from all users. The caller calls the returned function without any mutex; it notifies the
-	// users.
-	Lose(why string) (notify func())
-	// EndTries ends the waits that last for one attempt only and need this many units or more.
-	EndTries(need int)
-	// Expel ends the present waits; Shut ends later ones too.
-	Expel()
+	plan.Tier
+	// Shut ends the present waits, and later ones too.
 	Shut()
-	Look() sharedqueue.State
-	// Rest reports whether no user is inside, and none was or came since the last call.
-	Rest() bool
 	Idle() bool
 	// Usage reports whether users are inside, and returns how many wait.
 	Usage() (inside bool, waiting int)
@@ -58,7 +39,7 @@ type Tier interface {
 // Lock order: Room.mu, Name.mu, the tier's own.
 type Room struct {
 	session *core.Session
-	turn    time.Duration // how long a turn is
+	options plan.Options
 	keeper  *keeper
 	quit    context.Context // ends when the room sends no more commands
 	stop    context.CancelFunc
@@ -72,15 +53,21 @@ type Room struct {
 	actors sync.WaitGroup
 }
 
-// passes is how many of its callers a session admits while another session waits.
-const passes = 64
-
 // NewRoom returns a room without names, whose turns have the given length. Nothing runs in it until a name is joined.
 func NewRoom(s *core.Session, turn time.Duration) *Room {
-	r := &Room{session: s, turn: turn, names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
+	r := &Room{session: s, options: optionsOf(s, turn), names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.keeper = newKeeper(r)
 	return r
+}
+
+func optionsOf(s *core.Session, turn time.Duration) plan.Options {
+	c := &s.Config
+	return plan.Options{
+		Opened: s.Opened, Lease: c.Lease, Heartbeat: c.Heartbeat, CommandTimeout: c.CommandTimeout, Patience: c.Patience, GrantTTL: c.GrantTTL,
+		Turn: turn, Jitter: c.Jitter, Pause: core.RetryPause, EpochAbove: s.EpochAbove, Saw: s.SawToken,
+		Seen: func() backend.Token { return backend.Token(s.SeenToken.Load()) },
+	}
 }
 
 // Join returns the name with one more reference, and creates it if necessary. In a closed room it creates none and
@@ -94,7 +81,7 @@ func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, 
 			return nil
 		}
 		n = &Name{room: r, name: name, kind: kind, remote: remote, sharer: remote.(backend.Sharer),
-			wake: make(chan struct{}, 1), tier: tier(), ref: new(Ref)}
+			plan: plan.New(kind), wake: make(chan struct{}, 1), tier: tier(), ref: new(Ref)}
 		n.ref.name.Store(n)
 		r.recallLocked(n)
 		r.names[name] = n
@@ -117,7 +104,7 @@ func (n *Name) Leave() {
 func (r *Room) retireLocked(n *Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.refs > 0 || n.retired.Load() || n.units > 0 || n.claim != nil || n.owes || !n.tier.Idle() {
+	if n.refs > 0 || n.retired.Load() || !n.plan.Idle() || !n.tier.Idle() {
 		return
 	}
 	n.retired.Store(true)
@@ -136,7 +123,8 @@ const mostKnown = 1024
 // rememberLocked keeps the highest token of a name that is retired, and forgets other names' if there are too many.
 // r.mu and n.mu are held.
 func (r *Room) rememberLocked(n *Name) {
-	if n.known == 0 || n.kind != backend.ReadWrite {
+	known := n.plan.Known()
+	if known == 0 || n.kind != backend.ReadWrite {
 		return
 	}
 	for other := range r.known {
@@ -145,14 +133,14 @@ func (r *Room) rememberLocked(n *Name) {
 		}
 		delete(r.known, other)
 	}
-	r.known[n.name] = n.known
+	r.known[n.name] = known
 }
 
 // recallLocked gives a new name the highest token that was remembered for it. r.mu is held, and no other goroutine has
 // n yet.
 func (r *Room) recallLocked(n *Name) {
 	if n.kind == backend.ReadWrite {
-		n.known = r.known[n.name]
+		n.plan.Recall(r.known[n.name])
 		delete(r.known, n.name)
 	}
 }

@@ -1,0 +1,94 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
+
+// Slept shortens the lease if the machine was suspended.
+func (p *Plan) Slept(at *Moment) (s Step) {
+	if p.units == 0 {
+		return s
+	}
+	t := p.trust.Slept(at.Now, at.Ahead)
+	if t.Until().Before(p.trust.Until()) {
+		at.Tier.Trust(t.Until().Sub(at.Opened))
+		if p.claiming {
+			p.claim.again = at.Now
+			s.Look = true
+		}
+	}
+	p.trust = t
+	return s
+}
+
+// Due returns when the name's lease must be renewed or given up, the zero time if it has none, and whether to
+// renew it now, as a lease that began before stale always is. While a claim is under way its copies renew the lease, if the
+// server replies to them in time.
+func (p *Plan) Due(now, stale time.Time) (at time.Time, renew bool) {
+	if p.units == 0 {
+		return time.Time{}, false
+	}
+	slack := p.trust.Length / 10
+	if p.renewalFailed || !p.settled() { // it is a retry, or may have to be repeated as one
+		slack = 0
+	}
+	return p.trust.Wake(), p.trust.Due(now, slack) || !p.renewalFailed && p.trust.Sent.Before(stale)
+}
+
+// A Renewed is the reply to a renewal.
+type Renewed struct {
+	Epoch  uint64
+	Had    int  // units that the session had when it was sent
+	Failed bool // the server did not reply, or refused
+	Gone   bool // the server has no units of the session
+	Units  int  // that it has otherwise
+	Sent   time.Time
+	Ahead  time.Duration // when it was sent
+}
+
+// A Change says what a renewal has changed.
+type Change uint8
+
+// The changes.
+const (
+	Unchanged Change = iota
+	Prolonged        // the lease was prolonged
+	Recovered        // the same, after a renewal that had failed
+	Failing          // the renewal is the first that failed
+)
+
+// Renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
+// carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
+// known before its reply. The renewal was to find r.Had units: the claim whose place it found can have been granted more
+// since.
+func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c Change) {
+	switch {
+	case p.units == 0 || p.epoch != r.Epoch:
+	case r.Failed:
+		p.trust = p.trust.Retried(at.Now)
+		if !p.renewalFailed {
+			c = Failing
+		}
+		p.renewalFailed = true
+	case !p.settled() && (r.Gone || r.Units < r.Had):
+		p.trust = p.trust.Retried(at.Now)
+	case r.Gone || r.Units < r.Had:
+		s = p.Lose(at, "the server no longer had it at renewal")
+	default:
+		c = Prolonged
+		if p.renewalFailed {
+			c = Recovered
+		}
+		p.renewalFailed = false
+		p.extend(at, lease.New(r.Sent, r.Ahead, at.Lease, false))
+	}
+	return s, c
+}
+
+// Renewal returns what a renewal of the units says, and how many they are.
+func (p *Plan) Renewal(remote backend.Remote, length time.Duration) (r backend.Renewal, had int) {
+	return backend.Renewal{Remote: remote, Epoch: p.epoch, Under: p.under, Lease: length}, p.units
+}

@@ -1,0 +1,269 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// Send begins a copy of the claim under way, which Request returns.
+func (p *Plan) Send(at *Moment) {
+	p.claim.ahead, p.claim.repeat, p.hint = at.Ahead, false, backend.Unlimited
+}
+
+// Request returns the request for one copy of the claim.
+func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
+	c := &p.claim
+	req := backend.ShareRequest{
+		Kind: p.kind, Epoch: c.epoch, Keep: c.keep, Want: c.want, Least: c.least, Limit: c.limit, Under: c.under, Tail: c.tail,
+		Seen: c.seen, Try: c.try, Answer: c.answer, Lease: at.Lease, GrantTTL: at.GrantTTL, Patience: at.Patience, NotAfter: notAfter,
+		Memory: notAfter, // copies have one time limit, so each is refused later than those before
+	}
+	if p.kind == backend.ReadWrite {
+		req.Tokens = passes + 1
+	}
+	return req
+}
+
+// A Failure says what is known of a copy that failed.
+type Failure struct {
+	Refused      bool // it would be refused again
+	Unreplicated bool // and the server has carried it out
+	WrongKind    bool // and the name has another kind at the server
+}
+
+// Failed handles the failure of a copy of the claim under way (see Awaits): the server did not reply, or refused.
+func (p *Plan) Failed(at *Moment, f Failure) {
+	if f.Refused {
+		p.refuse(at, f)
+		return
+	}
+	c := &p.claim
+	c.again = at.Now.Add(at.Pause(c.tries, at.Heartbeat))
+	c.tries++
+	at.Tier.EndTries(0)
+	c.hurry()
+}
+
+// refuse ends a claim that the server refuses.
+func (p *Plan) refuse(at *Moment, f Failure) {
+	want := p.claim.want
+	p.end()
+	if !f.Unreplicated { // otherwise others wait for what it gave
+		p.retryOwed = at.Now.Add(at.Heartbeat)
+	}
+	if want > 0 {
+		p.owe(at) // earlier copies may have prolonged a lease or a place
+	}
+	if p.units == 0 && f.WrongKind {
+		p.owes = false // this session has no units of it
+	}
+	at.Tier.Expel()
+}
+
+// Awaits reports whether the claim under way has the given epoch. Replies to copies of an earlier one are ignored.
+func (p *Plan) Awaits(epoch uint64) bool { return p.claiming && p.claim.epoch == epoch }
+
+// hurry has another copy sent at once if the session was reconnected since the latest one.
+func (c *claim) hurry() {
+	if c.repeat {
+		c.again = time.Time{}
+	}
+}
+
+// Replied handles the reply to a copy of the claim under way (see Awaits). The copy was sent at sent, when the wall clock
+// was ahead by ahead.
+func (p *Plan) Replied(at *Moment, r *backend.ShareReply, sent time.Time, ahead time.Duration) (s Step) {
+	s.Notify = p.replied(at, &p.claim, r, lease.New(sent, ahead, at.Lease, false))
+	p.claim.hurry()
+	return s
+}
+
+// replied is Replied with the lease of the units in the reply.
+func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
+	p.share, c.tries = r.Share, 0
+	switch {
+	case r.Status == backend.StaleShare: // the server ignored this claim
+		p.last = max(p.last, r.Epoch)
+		p.end()
+		return nil
+	case r.Status == backend.ShareLost:
+		epoch := c.epoch
+		notify = p.lose(at, "the server no longer had it")
+		p.end()
+		p.owes, p.epoch = false, epoch
+		return notify
+	case r.Placed:
+		return p.placed(at, c, r, t)
+	case r.Units > 0 && (!t.Trusted(at.Now) || lease.Napped(c.ahead, at.Ahead)): // the reply came too late to be trusted
+		c.again = at.Now
+		return nil
+	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // refused, or the place or the grant has expired
+		was := *c
+		notify = p.confirm(at, c, r, t)
+		p.end()
+		p.epoch = was.epoch
+		p.refused(at, &was)
+		return notify
+	}
+	return p.settle(at, *c, terms{r.Units, r.First, r.Last, min(r.May, p.hint)}, t)
+}
+
+// placed handles the reply that the claim waits at the server.
+func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
+	c.placed = true
+	c.again = p.beat(at, c, r)
+	if c.try { // it ends by then
+		c.end = t.Sent.Add(at.Heartbeat)
+		c.again = c.end
+	} else {
+		at.Tier.EndTries(c.least)
+	}
+	notify = p.confirm(at, c, r, t)
+	p.mayKeep(at, r.May)
+	return notify
+}
+
+// mayKeep handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
+// a message has overtaken the reply.
+func (p *Plan) mayKeep(at *Moment, may int) {
+	if may = min(may, p.hint); may == backend.Unlimited {
+		p.unask(at)
+	} else if may < p.units {
+		p.beAsked(at, may)
+	}
+}
+
+// refused ends the try that the claim was for, if the server did not grant it.
+func (p *Plan) refused(at *Moment, c *claim) {
+	if c.try {
+		at.Tier.EndTries(0)
+	}
+}
+
+// beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
+// it keeps. The head of a semaphore's queue repeats it once when its grace is over.
+func (p *Plan) beat(at *Moment, c *claim, r *backend.ShareReply) time.Time {
+	wait := at.Heartbeat
+	if c.keep > 0 {
+		wait = min(wait, at.Lease/3)
+	}
+	if p.kind == backend.Permits && r.May == backend.Unlimited && !c.pressed {
+		c.pressed = true
+		return at.Now.Add(min(wait, backend.ShareGrace+time.Millisecond))
+	}
+	return at.Now.Add(wait - at.Jitter(wait/8))
+}
+
+// confirm handles the units in a reply that grants nothing: the server still has those that the claim keeps, or
+// has lost them.
+func (p *Plan) confirm(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
+	switch {
+	case c.keep == 0:
+	case r.Units < c.keep:
+		return p.lose(at, "the server no longer had it")
+	case p.units > 0:
+		p.epoch = c.epoch
+		p.extend(at, t)
+	}
+	return nil
+}
+
+// terms are the units that end a claim, from a reply or a push.
+type terms struct {
+	units       int
+	first, last backend.Token
+	may         int
+}
+
+// tier converts x for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
+func (x terms) tier(until time.Duration) sharedqueue.Terms {
+	t := sharedqueue.Terms{Units: x.units, Until: until}
+	if x.units == sharedqueue.All {
+		t.First, t.Last = uint64(x.first), uint64(x.last)
+	} else {
+		t.Token = uint64(x.first)
+	}
+	return t
+}
+
+// settle ends the claim c: the session has x.units. The users who wait are admitted before the session starts to
+// turn newcomers away for another session.
+func (p *Plan) settle(at *Moment, c claim, x terms, t lease.Lease) (notify func()) {
+	if x.units < c.keep || p.units > 0 && !p.trust.Trusted(at.Now) {
+		return p.lose(at, "the server no longer had it")
+	}
+	p.end()
+	p.epoch, p.owes = c.epoch, false
+	if p.asked && x.units == p.units && x.may < x.units && (c.probe || p.kind == backend.Permits && x.units == c.keep) {
+		p.stillAsked(at, x.may, t)
+		return nil
+	}
+	p.asked, p.topUp = false, time.Time{}
+	p.lowered = p.lowered && (x.units == c.keep || c.limit > p.limit)
+	p.have(x.units)
+	if x.units > 0 {
+		if c.keep == 0 {
+			p.under = x.first
+		}
+		p.admit(at, x, t)
+	}
+	if x.may < p.units {
+		p.beAsked(at, x.may)
+	}
+	if c.asks() && x.units >= c.least {
+		at.Tier.EndTries(c.least)
+	} else {
+		p.refused(at, &c)
+	}
+	return nil
+}
+
+// stillAsked handles a reply that says another session still waits. It admits no user and starts no new turn.
+func (p *Plan) stillAsked(at *Moment, may int, t lease.Lease) {
+	p.topUp = at.Now.Add(at.Heartbeat)
+	p.extend(at, t)
+	p.beAsked(at, may)
+	at.Tier.EndTries(0)
+}
+
+// admit hands the granted units to the users who wait.
+func (p *Plan) admit(at *Moment, x terms, t lease.Lease) {
+	p.trust = t
+	at.Saw(x.last)
+	if x.units < backend.AllUnits {
+		x.first = max(x.first, p.known) // the server can have forgotten a write
+	}
+	p.known, p.block = max(p.known, x.first), x.last
+	at.Tier.Settle(x.tier(t.Until().Sub(at.Opened)))
+}
+
+// Pushed handles a grant that the server pushed. A claim that keeps units has it confirmed by a copy: if the message was
+// forged, its users would lose what they have with what they do not have.
+func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
+	switch c := &p.claim; {
+	case !p.Awaits(g.Epoch) || !c.asks():
+	case c.try && g.Units < c.least && (!c.placed || g.Units != c.keep): // refused, but the reply has not come yet
+		c.again, c.repeat = time.Time{}, true
+		s.Look = true
+	case c.try && g.Units < c.least: // the others use what they have
+		was := *c
+		p.end()
+		p.epoch, p.owes = was.epoch, false
+		p.refused(at, &was)
+		s.Look = true
+	default:
+		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
+		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, at.Ahead) || t.Remaining(at.Now) < g.TTL/2 ||
+			!check.ShareGrant(p.kind, g, c.least, c.want, at.GrantTTL) {
+			c.again, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
+		} else {
+			s.Notify = p.settle(at, *c, terms{g.Units, g.First, g.Last, min(g.May, p.hint)}, t)
+		}
+		s.Look = true
+	}
+	return s
+}

@@ -1,0 +1,293 @@
+// Package plan decides what a session does about one read-write lock or semaphore: what it asks of the server, what it
+// trusts, and when it gives units back. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex,
+// under which it calls one method of a [Plan] for each event; then it unlocks, and carries out the [Step] that the method
+// returned.
+//
+// The local tier belongs to the driver. A plan calls it in the middle of an event: what the tier hands out, and what the
+// plan believes that the session has, change together.
+package plan
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/sharedqueue"
+)
+
+// A Tier is the part of a local tier that a plan uses: the users of one session that are inside or wait.
+type Tier interface {
+	// Settle replaces what the session has and admits the waiters that fit.
+	Settle(t sharedqueue.Terms)
+	// Trust prolongs the trust in the units.
+	Trust(until time.Duration)
+	// Ask begins a turn: another session waits, and this one may keep may units.
+	Ask(may, passes int, turnEnd time.Duration)
+	// Unask ends the turn: no other session waits any more.
+	Unask()
+	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
+	// is the last token that was used, 0 if none is known.
+	Keep(units int) (kept int, used backend.Token)
+	// Lose takes the units from all users. The caller calls the returned function without any mutex; it notifies the
+	// users.
+	Lose(why string) (notify func())
+	// EndTries ends the waits that last for one attempt only and need this many units or more.
+	EndTries(need int)
+	// Expel ends the present waits.
+	Expel()
+	Look() sharedqueue.State
+	// Rest reports whether no user is inside, and none was or came since the last call.
+	Rest() bool
+}
+
+// Options are what a plan needs of its session, the same for all names.
+type Options struct {
+	Opened time.Time // when the session was; the local tiers count from it
+
+	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
+
+	Turn       time.Duration                                   // how long a turn is
+	Jitter     func(most time.Duration) time.Duration          // a random part of a time
+	Pause      func(try int, most time.Duration) time.Duration // before a copy is sent after one that failed
+	EpochAbove func(least uint64) uint64                       // a new epoch
+	Seen       func() backend.Token                            // the highest token that a user of the session got
+	Saw        func(backend.Token)                             // raises that, before a user gets the token
+}
+
+// A Moment is what the driver knows at the moment of an event.
+type Moment struct {
+	*Options
+	Now   time.Time
+	Ahead time.Duration // how far the wall clock has got ahead of the monotonic one
+	Tier  Tier
+}
+
+// A Step is what the driver carries out after an event.
+type Step struct {
+	Look   bool   // call Next
+	Notify func() // notifies the users that lost their units; nil if none did
+}
+
+// A Plan is what a session has and wants of one shared name. Its methods are its only transitions. A Plan is comparable, and a
+// copy is another one.
+type Plan struct {
+	kind    backend.ShareKind // immutable
+	closing bool
+
+	// The units that the session has.
+	units         int           // never more than the tier hands out
+	epoch         uint64        // of the claim that settled them
+	under         backend.Token // First of the reply or push with which it got the first of them; the server checks it
+	trust         lease.Lease
+	renewalFailed bool // the last renewal got no reply
+
+	// Of a read-write lock: the highest token under which users of this session can have read or written, and the last one
+	// of the present block. Later readers get a higher version, even if the server has forgotten the write.
+	known, block backend.Token
+
+	asked   bool // another session waits, and this one may keep may units
+	may     int
+	turnEnd time.Time
+	hint    int       // the lowest may of the messages since the latest copy was sent
+	share   int       // of a semaphore: the session's share, from the last reply
+	limit   int       // of a semaphore: its limit at the latest look
+	lowered bool      // the limit was lowered, and the server has granted nothing under the new one yet
+	answer  uint64    // the try that asked whether the units are in use; 0: none
+	topUp   time.Time // when to ask whether another session still waits
+	rest    time.Time // when to check whether read units are idle
+
+	// The session's claim.
+	claim     claim
+	claiming  bool      // the claim is under way
+	last      uint64    // the latest epoch that was used
+	owes      bool      // the server may have units or a place of the session that it does not count on
+	retryOwed time.Time // owed units are not given back again before this: the server refused
+	giveUp    time.Time // when everything owed has expired
+}
+
+// A claim is what the session keeps and wants from one epoch on.
+type claim struct {
+	epoch             uint64
+	keep, want, least int
+	limit             int
+	under, tail, seen backend.Token
+	probe             bool          // it asks whether another session still waits, or answers a try, and asks for nothing
+	try               bool          // it is refused, and not queued, if others use the units
+	answer            uint64        // the try that it answers
+	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
+	placed            bool          // the last reply said that it waits at the server
+	pressed           bool          // the beat after the grace was scheduled
+	tries             int           // consecutive copies without a reply
+	again             time.Time
+	end               time.Time // of a try that is placed: it ends then, though not all have answered
+	repeat            bool      // the session was reconnected since the latest copy was sent
+}
+
+// New returns the plan of a name of which the session has nothing.
+func New(kind backend.ShareKind) Plan { return Plan{kind: kind} }
+
+func (c *claim) asks() bool { return c.want > c.keep }
+
+// current returns the claim under way, nil if there is none.
+func (p *Plan) current() *claim {
+	if !p.claiming {
+		return nil
+	}
+	return &p.claim
+}
+
+// end ends the claim.
+func (p *Plan) end() { p.claim, p.claiming = claim{}, false }
+
+// Idle reports whether the session has nothing of the name, and the server nothing that the session knows of.
+func (p *Plan) Idle() bool { return p.units == 0 && !p.claiming && !p.owes }
+
+// Claims reports whether a claim is under way.
+func (p *Plan) Claims() bool { return p.claiming }
+
+// Claimed returns whether the claim under way asks for units, and how many of its latest copies had no reply.
+func (p *Plan) Claimed() (asks bool, tries int) { return p.claiming && p.claim.asks(), p.claim.tries }
+
+// Closing reports whether Close was called.
+func (p *Plan) Closing() bool { return p.closing }
+
+// Known returns the highest token under which users of this session can have read or written.
+func (p *Plan) Known() backend.Token { return p.known }
+
+// Recall sets what Known returns, in a plan that is new.
+func (p *Plan) Recall(known backend.Token) { p.known = known }
+
+// Settled returns the units that the server should have for this session. settled is false if it may have them under a later
+// epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
+func (p *Plan) Settled() (h backend.SharedHolder, settled bool) {
+	return backend.SharedHolder{Epoch: p.epoch, Units: p.units, Under: p.under}, p.settled()
+}
+
+func (p *Plan) settled() bool { return !p.claiming && !p.owes }
+
+// Until returns the end of the trust in the units and the next moment at which it must be renewed or given up, the zero
+// time without units.
+func (p *Plan) Until() (until, wake time.Time) {
+	if p.units == 0 {
+		return time.Time{}, time.Time{}
+	}
+	return p.trust.Until(), p.trust.Wake()
+}
+
+// Expire takes the units from their users if the trust in them has ended.
+func (p *Plan) Expire(at *Moment) (s Step) {
+	if p.units > 0 && !p.trust.Trusted(at.Now) {
+		s = p.Lose(at, "the lease was not renewed in time")
+	}
+	return s
+}
+
+// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
+// reports whether it did.
+func (p *Plan) Refute(at *Moment, epoch uint64, why string) (s Step, lost bool) {
+	if lost = p.units > 0 && p.settled() && p.epoch == epoch; lost {
+		s = p.Lose(at, why)
+	}
+	return s, lost
+}
+
+// Lose takes the units from all users.
+func (p *Plan) Lose(at *Moment, why string) Step { return Step{Look: true, Notify: p.lose(at, why)} }
+
+// Close makes the session give back what its users no longer need.
+func (p *Plan) Close() Step {
+	p.closing = true
+	return Step{Look: true}
+}
+
+// Repeat has one more copy of the claim sent, after the copy under way if there is one.
+func (p *Plan) Repeat() (s Step) {
+	if p.claiming {
+		p.claim.again, p.claim.repeat, s.Look = time.Time{}, true, true
+	}
+	return s
+}
+
+// Wanted handles the message that another session waits, or tries if try is not 0, or waits no more if may is Unlimited.
+// It may refer to units whose grant has not come in yet.
+func (p *Plan) Wanted(at *Moment, may int, try uint64) (s Step) {
+	if may == backend.Unlimited && try == 0 {
+		s.Look = p.unask(at)
+		return s
+	}
+	p.hint = min(p.hint, may)
+	if p.units > may {
+		p.beAsked(at, may)
+	}
+	if p.units > 0 || p.claiming { // the units may be under way
+		p.answer = try
+		s.Look = true
+	}
+	return s
+}
+
+// unask ends what beAsked began.
+func (p *Plan) unask(at *Moment) (look bool) {
+	p.hint, p.answer = backend.Unlimited, 0
+	if look = p.asked; look {
+		p.asked, p.may = false, 0
+		at.Tier.Unask()
+	}
+	return look
+}
+
+// beAsked begins a turn, or changes how many units may be kept in it.
+func (p *Plan) beAsked(at *Moment, may int) {
+	if p.asked && may == p.may {
+		return
+	}
+	if !p.asked {
+		p.turnEnd, p.topUp = at.Now.Add(at.Turn), at.Now.Add(at.Heartbeat)
+	}
+	p.asked, p.may = true, may
+	at.Tier.Ask(may, passes, p.turnEnd.Sub(at.Opened))
+}
+
+// passes is how many of its callers a session admits while another session waits.
+const passes = 64
+
+// extend sets the lease of the units, unless the present one is longer.
+func (p *Plan) extend(at *Moment, t lease.Lease) {
+	if p.trust.Until().After(t.Until()) {
+		return
+	}
+	p.trust = t
+	at.Tier.Trust(t.Until().Sub(at.Opened))
+}
+
+// have sets how many units the session has. Without units there is no lease.
+func (p *Plan) have(units int) {
+	if p.units = units; units == 0 {
+		p.trust, p.under, p.renewalFailed, p.rest = lease.Lease{}, 0, false, time.Time{}
+		p.asked, p.may = false, 0
+	}
+}
+
+// lose takes the units from all users. The driver calls the returned function without a mutex; it notifies the
+// users. Units that the server may still have are owed. A claim that keeps units is over.
+func (p *Plan) lose(at *Moment, why string) (notify func()) {
+	notify = at.Tier.Lose(why)
+	if p.units > 0 {
+		p.owe(at)
+	}
+	if p.units == backend.AllUnits {
+		p.known = max(p.known, p.block) // it is not known which of them were used
+	}
+	p.have(0)
+	if p.claiming && p.claim.keep > 0 {
+		p.end()
+		p.owe(at)
+	}
+	return notify
+}
+
+// owe notes that the server may have units or a place of the session that it does not count on.
+func (p *Plan) owe(at *Moment) {
+	p.owes = true
+	p.giveUp = at.Now.Add(at.Lease + at.Patience + at.CommandTimeout)
+}
