@@ -1,5 +1,5 @@
-// Package explore runs the scripts of package redisbackend, and the machine of a lock, through all that can happen in small
-// worlds: every order of commands, with some of them lost, late or doubled, sessions that stop, and leases that end. It
+// Package explore runs the scripts of package redisbackend, the machine of a lock, and the plan of a shared name through all
+// that can happen in small worlds: every order of commands, with some of them lost, late or doubled, sessions that stop, and leases that end. It
 // contains only tests.
 //
 //	            actions                    call                 EVAL
@@ -61,12 +61,18 @@
 // true of the entries: its totals are exact, nothing ends before its soonest time, each place of the queue is named once,
 // and the head's is not below the first.
 //
-// The sessions keep the rules of shared holds: units are out of use before they are given back, a reply counts only for
-// the last epoch, trust counts from when the copy with the reply was sent, and a session that is asked by a try answers with
-// the units in use. In every state trusted units are within the limit, the owners inside trust enough units, and equal
-// versions have no write in between, not even by writers that lost their lease. A session loses no units while the server
-// has them. A try is refused only behind others that wait, or when those that answered it use more than it leaves
-// them. From every state all waiters get in and out once nothing fails any more. The worlds that are explored completely: a session
+// What a session asks, trusts and gives back is decided by package share/plan, as in a program (share_world_test.go). The
+// local tier is a value here, with the rules of package sharedqueue but no re-entry and no owner that goes on as a reader
+// (share_tier_test.go): it is all of a session that is not the code that ships. A session has one copy of its request
+// under way, and one renewal. It looks at its plan after each event for which the plan, a reply or a user asks that, and
+// when the plan said; if there is something to send, the world chooses when. A writer's block has two tokens, so that it
+// can be used up.
+//
+// In every state trusted units are within the limit, so no writer is beside a reader; the owners inside trust enough units; and
+// equal versions have no write in between, not even by writers that lost their lease. A session loses no units while the
+// server has them. A try is refused only behind others that wait, or when those that answered it use more than it leaves
+// them. From every state, also after a session has died, all waiters get in and out once nothing fails any more; then no
+// session has or owes anything, and the server has neither units nor places. Two worlds are explored completely: a session
 // that goes from writing to reading replaces its request before it gets the reply; and an entry is forgotten.
 //
 // # Reading a failure
@@ -78,5 +84,6 @@
 // RELOCK_SEED=n repeats the walk of seed n.
 //
 // It does not cover clocks that disagree (the model knows Redis's), machines that sleep, ForceUnlock, several locks, renewals
-// that fail and are tried again, and callers that leave while their grant is on its way to a clean-up.
+// that fail and are tried again, and callers that leave while their grant is on its way to a clean-up. Of shared names it does not
+// cover requests that the server refuses, reconnects, nor the end of a session that closes.
 package explore

@@ -301,11 +301,11 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 
 // itemOf formats a message in the same way for the world and for the script.
 func itemOf(to string, msg protocol.Message, now tick) (it shareItem, text string) {
-	it = shareItem{kind: shareWanted, session: int(to[0] - 'a'), try: msg.Try, reply: backend.ShareReply{May: msg.May}}
+	it = shareItem{kind: shareWanted, sent: now, session: int(to[0] - 'a'), try: msg.Try, reply: backend.ShareReply{May: msg.May}}
 	if msg.Kind != protocol.SharedGrant {
 		return it, fmt.Sprintf("%s x %d %d %s", to, msg.May, msg.Try, lockName)
 	}
-	it.kind, it.until = sharePush, now+tick(msg.TTL/second)
+	it.kind, it.sent, it.ttl = sharePush, tickAt(msg.At), msg.TTL
 	it.reply = backend.ShareReply{Epoch: msg.Epoch, Units: msg.Units, First: msg.First, Last: msg.Last, May: msg.May}
 	return it, fmt.Sprintf("%s h %d %d %d %d %d %d %d %s", to, msg.Epoch, msg.Units, msg.First, msg.Last, msg.May,
 		(msg.At + msg.TTL).Microseconds(), msg.At.Microseconds(), lockName)
@@ -381,6 +381,11 @@ func (m *sharedMemory) String() string {
 		fmt.Fprintf(&b, "%s: %s | ", f, strings.ReplaceAll(m.fields[f], strconv.Itoa(epoch/1_000_000), "t"))
 	}
 	return b.String()
+}
+
+// tickAt is the tick of a moment at the server.
+func tickAt(i protocol.Instant) tick {
+	return tick((i.Microseconds() - tick(0).micros()) / second.Microseconds())
 }
 
 func instantAt(micros int64) protocol.Instant { return time.Duration(micros) * time.Microsecond }

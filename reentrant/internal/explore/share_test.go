@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
 // The worlds of shared names.
@@ -39,6 +40,13 @@ var shareWorlds = []shareWorld{
 		begin: holdersLeaseEnds, most: 40_000},
 	{name: "long ago", kind: backend.Permits, ops: [maxSessions][]int{{1}, {1, 1}}, limit: [maxSessions]int{1, 1, 1}, ticks: 9, calm: true,
 		begin: givenBack},
+	{name: "a reader leaves", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, allUnits}, {allUnits, 1}}, ticks: 2, quits: 2, most: 40_000},
+	{name: "a session dies", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}, {1}}, ticks: 3, deaths: 1, most: 40_000},
+	{name: "slow replies", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits, 1}, {1}}, ticks: 5, faults: 1, slow: 4, most: 40_000},
+	{name: "turns", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits, allUnits, 1}, {1}, {allUnits}}, ticks: 2, turn: second, most: 40_000},
+	{name: "two permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2}, ticks: 1, faults: 1, quits: 1, most: 40_000},
+	{name: "a permit's session dies", kind: backend.Permits, ops: [maxSessions][]int{{1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, deaths: 1, most: 40_000},
+	{name: "turns for permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1, 1}, {1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, turn: second, most: 40_000},
 	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
 }
 
@@ -65,16 +73,17 @@ var cDies = []shareAction{{userComes, 2, 0}, {sends, 2, 0}, {what: delivers}, {w
 var holdersLeaseEnds = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
 // givenBack is the beginning of a world: session a has given its unit back, and its entry will soon be deleted.
-var givenBack = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {userLeaves, 0, 0}, {sendsIdle, 0, 0}, {what: delivers},
+var givenBack = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {userLeaves, 0, 0}, {sends, 0, 0}, {what: delivers},
 	{what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
 // A shareExplorer visits all states of a world, in the order of their distance.
 type shareExplorer struct {
 	*shareWorld
-	store *shareStore
-	seed  maphash.Seed
-	seen  map[uint64]struct{}
-	nodes []shareNode
+	driver *shareDriver
+	store  *shareStore
+	seed   maphash.Seed
+	seen   map[uint64]struct{}
+	nodes  []shareNode
 }
 
 type shareNode struct {
@@ -86,12 +95,15 @@ func newShareExplorer(t *testing.T, w shareWorld) *shareExplorer {
 	if w.kind == backend.ReadWrite {
 		w.limit = [maxSessions]int{allUnits, allUnits, allUnits}
 	}
-	return &shareExplorer{shareWorld: &w, store: newShareStore(t), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	return &shareExplorer{shareWorld: &w, driver: newShareDriver(&w), store: newShareStore(t), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 }
 
 func (e *shareExplorer) start() shareState {
-	x := shareStep{shareWorld: e.shareWorld, store: e.store,
-		shareState: shareState{now: 1, memory: e.store.intern(nil, 0), leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes, leftQuits: e.quits}}
+	x := shareStep{shareWorld: e.shareWorld, driver: e.driver, store: e.store,
+		shareState: shareState{now: 1, memory: e.store.intern(nil, 0), leftTicks: e.ticks, leftFaults: e.faults, leftFlushes: e.flushes, leftQuits: e.quits, leftDeaths: e.deaths}}
+	for s := range x.ops {
+		x.sessions[s].plan, x.sessions[s].tier.next = plan.New(e.kind), 1
+	}
 	for _, a := range e.begin {
 		if !slices.Contains(x.actions(), a) {
 			panic(fmt.Sprintf("%s: the world cannot begin with %v", e.name, a))
@@ -122,7 +134,7 @@ func (e *shareExplorer) explore(most int, until time.Time) (story string, all bo
 			if len(e.seen) >= most || len(e.seen) >= look && time.Now().After(until) {
 				return "", false
 			}
-			x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: at.shareState}
+			x := shareStep{shareWorld: e.shareWorld, driver: e.driver, store: e.store, shareState: at.shareState}
 			for _, a := range x.actions() {
 				y := x
 				y.happen(a)
@@ -151,35 +163,10 @@ func (e *shareExplorer) explore(most int, until time.Time) (story string, all bo
 // drain lets nothing fail from now on, and sends one heartbeat in each tick: every user must get in and out. It returns
 // which ones do not.
 func (e *shareExplorer) drain(x shareStep) string {
-	x.leftTicks, x.leftFaults, x.leftFlushes, x.leftQuits = 40, 0, 0, 0
+	x.leftTicks, x.leftFaults, x.leftFlushes, x.leftQuits, x.leftDeaths = 40, 0, 0, 0, 0
 	for x.leftTicks > 0 {
-		for range 12 {
-			for s := range x.ops {
-				for i := range x.ops[s] {
-					if x.sessions[s].users[i] == userAway {
-						x.happen(shareAction{userComes, int8(s), int8(i)})
-					}
-				}
-				if x.plan(s) != nil {
-					x.happen(shareAction{sends, int8(s), 0})
-				} else if x.rest(s) != nil {
-					x.happen(shareAction{sendsIdle, int8(s), 0})
-				}
-			}
-			for x.count > 0 && x.bad == "" {
-				x.happen(shareAction{delivers, 0, 0})
-			}
-			for s := range x.ops {
-				for i := range x.ops[s] {
-					switch x.sessions[s].users[i] {
-					case userInside:
-						x.happen(shareAction{userLeaves, int8(s), int8(i)})
-					case userLost:
-						x.happen(shareAction{lateWrite, int8(s), int8(i)})
-					}
-				}
-			}
-			if x.bad != "" {
+		for round := 0; x.allSay(true); round++ {
+			if x.must(round < 100, "the sessions go on saying something: %s", x.tell(shareAction{what: timePasses})); x.bad != "" {
 				return x.bad
 			}
 		}
@@ -188,11 +175,8 @@ func (e *shareExplorer) drain(x shareStep) string {
 		}
 		x.happen(shareAction{timePasses, 0, 0})
 		for s := range x.ops {
-			if c := &x.sessions[s]; c.out && c.aged && x.onceHead(s) {
-				x.happen(shareAction{tryEnds, int8(s), 0})
-			}
-			if c := &x.sessions[s]; c.out && !c.beat {
-				x.happen(shareAction{shareBeats, int8(s), 0})
+			if x.renewalDue(s) {
+				x.happen(shareAction{renewsUnits, int8(s), 0})
 			}
 		}
 	}
@@ -206,6 +190,39 @@ func btoi(b bool) int {
 	return 0
 }
 
+// allSay lets every session say what it has to say, and delivers all messages. With users, those come and leave. It
+// reports whether anything happened.
+func (x *shareStep) allSay(users bool) (busy bool) {
+	do := func(a shareAction) {
+		x.happen(a)
+		busy = true
+	}
+	for s := range x.ops {
+		for i, state := range x.sessions[s].tier.users[:len(x.ops[s])] {
+			if users && state == userAway {
+				do(shareAction{userComes, int8(s), int8(i)})
+			}
+		}
+		if c := &x.sessions[s]; c.woken && !c.busy {
+			do(shareAction{sends, int8(s), 0})
+		}
+	}
+	for x.count > 0 && x.bad == "" {
+		do(shareAction{delivers, 0, 0})
+	}
+	for s := range x.ops {
+		for i := range x.ops[s] {
+			switch state := x.sessions[s].tier.users[i]; {
+			case users && state == userInside:
+				do(shareAction{userLeaves, int8(s), int8(i)})
+			case users && state == userLost:
+				do(shareAction{lateWrite, int8(s), int8(i)})
+			}
+		}
+	}
+	return busy
+}
+
 // answers delivers all messages while users stay where they are. If no message was lost and no time has passed, this
 // must end every try.
 func (e *shareExplorer) answers(x shareStep) string {
@@ -213,19 +230,12 @@ func (e *shareExplorer) answers(x shareStep) string {
 		return ""
 	}
 	for range 12 {
-		for s := range x.ops {
-			if x.plan(s) != nil {
-				x.happen(shareAction{sends, int8(s), 0})
-			} else if c := &x.sessions[s]; c.out && !c.beat {
-				x.happen(shareAction{shareBeats, int8(s), 0})
-			}
-		}
-		for x.count > 0 && x.bad == "" {
-			x.happen(shareAction{delivers, 0, 0})
+		if !x.allSay(false) || x.bad != "" {
+			break
 		}
 	}
 	for s := range x.ops {
-		if c := &x.sessions[s]; c.out && c.req.Try && !x.lost {
+		if c := &x.sessions[s]; c.plan.Claims() && c.plan.Request(x.at(s), time.Time{}).Try && !x.lost {
 			x.must(false, "the try of %s has no result: %s", sessionName(uint8(s)), x.tell(shareAction{what: delivers}))
 		}
 	}
@@ -236,11 +246,11 @@ func (e *shareExplorer) answers(x shareStep) string {
 func (e *shareExplorer) over(x *shareStep) bool {
 	for s := range x.ops {
 		c := &x.sessions[s]
-		if c.out || c.units > 0 {
+		if x.ops[s] != nil && !c.plan.Idle() {
 			return false
 		}
 		for i := range x.ops[s] {
-			if c.users[i] != userDone {
+			if c.tier.users[i] != userDone {
 				return false
 			}
 		}
@@ -259,7 +269,7 @@ func (e *shareExplorer) story(n int32, bad string) string {
 		actions = append(actions, e.nodes[n].action)
 	}
 	slices.Reverse(actions)
-	x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: e.start()}
+	x := shareStep{shareWorld: e.shareWorld, driver: e.driver, store: e.store, shareState: e.start()}
 	var lines []string
 	for _, a := range actions {
 		x.happen(a)
@@ -317,14 +327,14 @@ func TestExploreSharesAtRandom(t *testing.T) {
 	until := lateFrom(t)
 	for n, w := range shareWorlds {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
-		w.ticks, w.faults, w.quits, w.calm = 2*w.ticks, 2*w.faults, 2, false
+		w.ticks, w.faults, w.quits, w.deaths, w.calm = 2*w.ticks, 2*w.faults, 2, 1, false
 		e := newShareExplorer(t, w)
 		for i := range walks {
 			if i >= few && time.Now().After(until) {
 				t.Log("CUT")
 				break
 			}
-			x := shareStep{shareWorld: e.shareWorld, store: e.store, shareState: e.start()}
+			x := shareStep{shareWorld: e.shareWorld, driver: e.driver, store: e.store, shareState: e.start()}
 			var lines []string
 			for range 80 {
 				all := x.actions()

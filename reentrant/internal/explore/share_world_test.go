@@ -7,6 +7,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
 const (
@@ -26,50 +27,38 @@ type shareWorld struct {
 	faults  int8          // number of copies and messages that are lost or duplicated
 	flushes int8          // losses of the server's memory, or of all sessions' units by force
 	quits   int8          // number of users that stop waiting
+	deaths  int8          // number of sessions that stop for ever
 	hasty   time.Duration // by how many seconds a place ends before a lease does
+	slow    tick          // after how many ticks a command has failed, and is refused; 0: 1
+	turn    time.Duration // how long a session's own users go first
 	calm    bool          // sessions send no copies and renew nothing until the drain
 	begin   []shareAction // what has already happened at the beginning
 	most    int           // states that are explored at full size; 0: all
 }
 
-// The states of a user.
-type userState uint8
-
-const (
-	userAway userState = iota
-	userWaits
-	userInside
-	userDone
-	userLost // a writer that has not noticed its loss yet, and may still write
-)
-
-// A shareSession is a session that follows the rules for shared holds.
+// A shareSession is a session with one shared name: the plan that package share runs, its local tier, and what its driver
+// knows besides.
 type shareSession struct {
-	epoch       uint64
-	confirmed   uint64 // the epoch of the units that the server is known to have
-	units       int
-	until       tick // the units are trusted before this time
-	first, last backend.Token
-	under       backend.Token // the first token is set when the session gets its first unit
-	next        backend.Token // a writer's next token
-	version     backend.Token // the token of its readers
+	plan     plan.Plan
+	tier     shareTier
+	seen     backend.Token // the highest that a user got
+	woken    bool          // the driver is to call Next, which would send
+	again    tick          // the driver calls Next then; 0: at no certain time
+	busy     bool          // a copy is under way: no other is sent before its reply comes, or it fails
+	copy     uint8         // which of two copies that one is
+	sent     tick          // when it was sent
+	renewing bool          // a renewal is under way
+	renewed  tick          // when it was sent
 
-	out          bool // a request is under way, or in the queue
-	placed, beat bool // beat: a copy of the request was sent in this tick
-	aged, silent bool // a copy has been under way since an earlier tick, and no reply has come since
-	probe        bool // the request asks for nothing but whether another session still waits
-	req          backend.ShareRequest
-	memory       tick
-	wanted       bool // another session waits, and lets this one keep so many units
-	may, hint    int  // hint: the fewest units that a message has named since the latest copy was sent
-	answer       uint64
-	users        [maxOps]userState
-	tokens       [maxOps]backend.Token
-	flushed      bool   // what the session trusts was lost with the server's memory
-	renewed      bool   // in this tick
-	probed       bool   // in this tick, or in effect in it
-	answered     uint64 // the last try that it answered: used by the rules only, no session knows it
+	// Not the session's knowledge.
+
+	dead     bool
+	flushed  bool   // what it trusts was lost with the server's memory
+	answered uint64 // the last try that it answered
 }
+
+// age is a tick as the age of a session.
+func age(t tick) time.Duration { return time.Duration(t) * second }
 
 type shareKind uint8
 
@@ -87,7 +76,8 @@ type shareItem struct {
 	kind    shareKind
 	session int
 	sent    tick
-	until   tick
+	copy    uint8
+	ttl     time.Duration
 	call    shareCall
 	reply   backend.ShareReply
 	try     uint64 // of a message that another session waits
@@ -108,6 +98,7 @@ type shareState struct {
 	count                                         int8
 	lost                                          bool // something was dropped, because too much was under way
 	leftTicks, leftFaults, leftFlushes, leftQuits int8
+	leftDeaths                                    int8
 	writes                                        int8 // how often the resource was written
 	fence                                         backend.Token
 	reads                                         [8]versionRead // the versions that were read, and after which write
@@ -116,9 +107,45 @@ type shareState struct {
 // A shareStep leads from one state to the next.
 type shareStep struct {
 	*shareWorld
-	store *shareStore
+	driver *shareDriver
+	store  *shareStore
 	shareState
 	bad string
+	old bool // what comes in was sent before the server lost its memory
+}
+
+// A shareDriver is what the sessions of a world are given with each event.
+type shareDriver struct {
+	options plan.Options
+	users   shareUsers
+}
+
+func newShareDriver(w *shareWorld) *shareDriver {
+	d := &shareDriver{}
+	session := func() *shareSession { return &d.users.x.sessions[d.users.s] }
+	d.options = plan.Options{
+		Opened: tick(0).time(), Lease: 3 * second, Heartbeat: second, CommandTimeout: age(w.timeout()),
+		Patience: (3 - w.hasty) * second, GrantTTL: 2 * second, Turn: w.turn,
+		Jitter:     func(time.Duration) time.Duration { return 0 },
+		Pause:      func(int, time.Duration) time.Duration { return 0 },
+		EpochAbove: func(least uint64) uint64 { return least + 1 },
+		Seen:       func() backend.Token { return session().seen },
+		Saw:        func(t backend.Token) { session().seen = max(session().seen, t) },
+	}
+	return d
+}
+
+func (w *shareWorld) timeout() tick { return max(w.slow, 1) }
+
+// users returns the local tier of a session.
+func (x *shareStep) users(s int) *shareUsers {
+	x.driver.users = shareUsers{x, s}
+	return &x.driver.users
+}
+
+// at returns what a session knows at this moment.
+func (x *shareStep) at(s int) *plan.Moment {
+	return &plan.Moment{Options: &x.driver.options, Now: x.now.time(), Tier: x.users(s)}
 }
 
 func (x *shareStep) must(ok bool, format string, args ...any) {
@@ -129,82 +156,12 @@ func (x *shareStep) must(ok bool, format string, args ...any) {
 
 func (x *shareStep) rw() bool { return x.kind == backend.ReadWrite }
 
-// used returns how many units are in use.
-func (x *shareStep) used(s int) (units int) {
-	for i, n := range x.ops[s] {
-		switch {
-		case x.sessions[s].users[i] != userInside:
-		case x.rw():
-			units = max(units, n)
-		default:
-			units += n
-		}
-	}
-	return units
-}
-
-// head returns a session's first waiting user, -1 if there is none.
-func (x *shareStep) head(s int) int {
-	for i := range x.ops[s] {
-		if x.sessions[s].users[i] == userWaits {
-			return i
-		}
-	}
-	return -1
-}
-
+// trusted returns how many units a session trusts.
 func (x *shareStep) trusted(s int) int {
-	if c := &x.sessions[s]; x.now < c.until {
-		return c.units
+	if t := &x.sessions[s].tier; age(x.now) < t.until {
+		return t.units
 	}
 	return 0
-}
-
-// onceHead reports whether the head of a session's users makes a single attempt.
-func (x *shareStep) onceHead(s int) bool {
-	h := x.head(s)
-	return h >= 0 && x.once[s][h]
-}
-
-// endTries ends the waits of users that make a single attempt and need at least so many units.
-func (x *shareStep) endTries(s, need int) {
-	c := &x.sessions[s]
-	for i, n := range x.ops[s] {
-		if !x.rw() {
-			n += x.used(s)
-		}
-		if c.users[i] == userWaits && x.once[s][i] && n >= need {
-			c.users[i] = userDone
-		}
-	}
-	x.admit(s, false)
-}
-
-// admit lets users in, in the order of their arrival.
-func (x *shareStep) admit(s int, atGrant bool) {
-	c := &x.sessions[s]
-	for i := x.head(s); i >= 0; i = x.head(s) {
-		n, used := x.ops[s][i], x.used(s)
-		var ok bool
-		switch {
-		case x.rw() && n == 1:
-			ok = used < allUnits && x.trusted(s) >= 1 && (!c.wanted || atGrant)
-		case x.rw():
-			ok = used == 0 && x.trusted(s) == allUnits && c.next <= c.last && (!c.wanted || atGrant)
-		default:
-			ok = used+n <= x.trusted(s) && (!c.wanted || atGrant || used+n <= c.may)
-		}
-		if !ok {
-			return
-		}
-		c.users[i] = userInside
-		if x.rw() && n == allUnits {
-			c.tokens[i] = c.next
-			c.version, c.next = c.next+1, c.next+2
-		} else if x.rw() {
-			x.read(s)
-		}
-	}
 }
 
 // read checks that equal versions have no write in between.
@@ -213,15 +170,16 @@ func (x *shareStep) read(s int) {
 	if c.flushed {
 		return
 	}
-	x.fence = max(x.fence, c.version)
+	version := c.tier.used + 1
+	x.fence = max(x.fence, version)
 	for i := range x.reads {
 		r := &x.reads[i]
 		switch r.version {
-		case c.version:
-			x.must(r.writes == x.writes, "%s reads version %d after %d writes, which was also read after %d", sessionName(uint8(s)), c.version, x.writes, r.writes)
+		case version:
+			x.must(r.writes == x.writes, "%s reads version %d after %d writes, which was also read after %d", sessionName(uint8(s)), version, x.writes, r.writes)
 			return
 		case 0:
-			*r = versionRead{c.version, x.writes}
+			*r = versionRead{version, x.writes}
 			return
 		}
 	}
@@ -229,176 +187,91 @@ func (x *shareStep) read(s int) {
 
 // write carries out a writer's write to the resource, which refuses it if it knows a higher token or version.
 func (x *shareStep) write(s, i int) {
-	if x.sessions[s].tokens[i] < x.fence {
+	if x.sessions[s].tier.tokens[i] < x.fence {
 		return
 	}
-	x.fence = x.sessions[s].tokens[i]
+	x.fence = x.sessions[s].tier.tokens[i]
 	x.writes++
 }
 
-// lose takes the units from all users inside. While a session trusts its units, the server must have them, unless the
-// server lost its memory.
-func (x *shareStep) lose(s int) {
-	c := &x.sessions[s]
-	x.must(x.trusted(s) == 0 || c.flushed, "%s learns of a loss, but has lost nothing", sessionName(uint8(s)))
-	for i, n := range x.ops[s] {
-		if c.users[i] == userInside {
-			c.users[i] = userDone
-			if x.rw() && n == allUnits {
-				c.users[i] = userLost
-			}
+// look calls Next of the sessions that are to, unless it would send: that is an action of its own.
+func (x *shareStep) look() {
+	for s := range x.ops {
+		c := &x.sessions[s]
+		if c.busy {
+			c.woken = false // it looks after the reply in any case
+		}
+		if x.ops[s] == nil || c.busy || !c.woken && (c.again == 0 || x.now < c.again) {
+			continue
+		}
+		was, fence, reads := *c, x.fence, x.reads
+		again, send := c.plan.Next(x.at(s))
+		if send {
+			*c, x.fence, x.reads = was, fence, reads
+			c.woken = true
+			continue
+		}
+		if c.woken, c.again = false, 0; !again.IsZero() {
+			c.again = max(x.now+1, tickOf(again.Add(second-1)))
 		}
 	}
-	c.units, c.until, c.first, c.last, c.under, c.next, c.version, c.wanted, c.flushed = 0, 0, 0, 0, 0, 0, 0, false, false
-	if c.out && c.req.Keep > 0 {
-		c.out = false
-	}
 }
 
-// A demand is what a session will ask for next.
-type demand struct {
-	keep, want, least int
-	try, probe        bool
-	answer            uint64
+// repeats reports whether what a session would send is a copy of what it has sent.
+func (x *shareStep) repeats(s int) bool {
+	c, fence, reads := &x.sessions[s], x.fence, x.reads
+	was, epoch := *c, c.plan.Request(x.at(s), time.Time{}).Epoch
+	c.plan.Next(x.at(s))
+	now := c.plan.Awaits(epoch)
+	*c, x.fence, x.reads = was, fence, reads
+	return now && was.plan.Claims()
 }
 
-func only(keep int) *demand { return &demand{keep: keep, want: keep} }
-
-// ask returns what the head of a session's users needs if the session keeps so many units, nil if those are enough.
-func (x *shareStep) ask(s, keep int) *demand {
-	h := x.head(s)
-	if h < 0 {
-		return nil
-	}
-	n := x.ops[s][h]
-	d := demand{keep: keep, want: n, least: n, try: x.once[s][h]}
-	if !x.rw() {
-		d.least = x.used(s) + n
-		d.want = x.used(s)
-		for i, n := range x.ops[s] {
-			if x.sessions[s].users[i] == userWaits {
-				d.want += n
-			}
-		}
-		d.want = max(keep, d.least, min(d.want, x.limit[s]))
-	}
-	if d.want <= keep || d.least > x.limit[s] {
-		return nil
-	}
-	return &d
-}
-
-func (x *shareStep) asking(s, keep int) *demand {
-	if d := x.ask(s, keep); d != nil {
-		return d
-	}
-	return only(keep)
-}
-
-// plan returns what the session has to ask for next, nil for nothing.
-func (x *shareStep) plan(s int) *demand {
+// post sends what a session has to say.
+func (x *shareStep) post(s int) {
 	c := &x.sessions[s]
-	used, has := x.used(s), x.trusted(s)
-	if c.out {
-		return x.overtake(s, used, has)
+	if again, send := c.plan.Next(x.at(s)); !send {
+		x.must(false, "%s has nothing to say until %v", sessionName(uint8(s)), again)
+		return
 	}
-	if c.answer > 0 && has > 0 {
-		return &demand{keep: used, want: used, probe: true, answer: c.answer}
+	at := x.at(s)
+	c.plan.Send(at)
+	req := c.plan.Request(at, time.Time{})
+	if req.Memory = (time.Time{}); x.rw() {
+		req.Tokens = 2 // so that blocks are used up
 	}
-	h := x.head(s)
-	switch {
-	case c.wanted && used < has:
-		return x.asking(s, used)
-	case h < 0:
-		return nil
-	case c.wanted && x.rw() && has == 1 && x.ops[s][h] == 1 && (x.once[s][h] || !c.probed):
-		return &demand{keep: has, want: has, probe: true}
-	case !x.rw():
-		return x.ask(s, has)
-	case has < x.ops[s][h]:
-		return x.ask(s, used)
-	case has == allUnits && x.ops[s][h] == allUnits && c.next > c.last && used == 0:
-		return x.ask(s, 0)
+	if req.Answer > 0 {
+		c.answered = req.Answer
 	}
-	return nil
+	c.woken, c.again, c.busy, c.copy, c.sent = false, 0, true, 1-c.copy, x.now
+	notAfter := x.now + x.timeout()
+	x.send(shareItem{kind: shareRequest, session: s, sent: x.now, copy: c.copy,
+		call: shareCall{session: s, req: req, notAfter: notAfter, memory: notAfter}})
 }
 
-// overtake returns what replaces the request under way, nil if that one stays.
-func (x *shareStep) overtake(s, used, has int) *demand {
+// fail ends the wait for the reply to a copy. It may still arrive.
+func (x *shareStep) fail(s int) {
 	c := &x.sessions[s]
-	asks, idle := c.req.Want > c.req.Keep, 0
-	if !x.rw() {
-		idle = has
+	c.busy, c.sent, c.woken = false, 0, true
+	if c.plan.Claims() {
+		c.plan.Failed(x.at(s), plan.Failure{})
 	}
-	keep := min(c.req.Keep, has)
-	switch {
-	case !asks && (!c.silent || x.head(s) < 0):
-		return nil
-	case c.placed && c.answer > 0:
-		d := x.asking(s, min(keep, used))
-		d.answer = c.answer
-		return d
-	case c.wanted && used < keep:
-		return x.asking(s, used)
-	case x.head(s) < 0 || keep < c.req.Keep:
-		return x.asking(s, keep)
-	case !c.placed && !c.silent:
-		return nil
-	}
-	d := x.ask(s, min(keep, max(used, idle)))
-	switch {
-	case d == nil && asks:
-		return x.asking(s, keep)
-	case d != nil && (d.least != c.req.Least || d.try != c.req.Try):
-		return d
-	}
-	return nil
 }
 
-// rest returns what the session can give back without being asked for it.
-func (x *shareStep) rest(s int) *demand {
+// renew sends a renewal.
+func (x *shareStep) renew(s int) {
 	c := &x.sessions[s]
-	if c.out || x.head(s) >= 0 || x.used(s) >= x.trusted(s) {
-		return nil
-	}
-	return only(x.used(s))
+	r, had := c.plan.Renewal(nil, 3*second)
+	c.renewing, c.renewed = true, x.now
+	x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
+		req: backend.ShareRequest{Epoch: r.Epoch, Keep: had, Under: r.Under, Lease: r.Lease}}})
 }
 
-// post sends a request with a new epoch. Units that it gives back must be out of use before.
-func (x *shareStep) post(s int, d *demand) {
-	c, keep := &x.sessions[s], d.keep
-	if d.want == d.keep {
-		d.least = 0
-	}
-	c.epoch++
-	req := backend.ShareRequest{Kind: x.kind, Epoch: c.epoch, Keep: keep, Want: d.want, Least: d.least, Limit: x.limit[s], Tokens: 2,
-		Lease: 3 * second, GrantTTL: 2 * second, Patience: (3 - x.hasty) * second, Under: c.under, Try: d.try && d.want > d.keep, Answer: d.answer}
-	if c.answer = 0; d.answer > 0 {
-		c.answered = d.answer
-	}
-	if x.rw() && c.units == allUnits && keep < allUnits && c.next > c.first {
-		req.Tail = c.next - 2
-	}
-	if keep < c.units {
-		c.units = keep
-		if c.next = 0; keep == 0 {
-			c.until, c.first, c.last, c.under, c.version, c.flushed = 0, 0, 0, 0, 0, false
-		}
-	}
-	c.out, c.placed, c.aged, c.silent, c.probe, c.req = true, false, false, false, d.probe, req
-	x.copy(s)
-}
-
-// copy sends another copy of the last request.
-func (x *shareStep) copy(s int) {
+// renewalDue reports whether a session has to renew its units.
+func (x *shareStep) renewalDue(s int) bool {
 	c := &x.sessions[s]
-	c.beat, c.hint = true, backend.Unlimited
-	notAfter := x.now + 1
-	if c.req.Want == c.req.Keep {
-		notAfter = x.now
-	}
-	c.memory = max(c.memory, notAfter)
-	x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, req: c.req, notAfter: notAfter, memory: c.memory}})
+	at, due := c.plan.Due(x.now.time(), time.Time{})
+	return due && !at.IsZero() && !c.renewing
 }
 
 func (x *shareStep) send(it shareItem) {
@@ -423,6 +296,11 @@ func (x *shareStep) remove(i int8) {
 
 // arrive delivers an item to its recipient.
 func (x *shareStep) arrive(it shareItem) {
+	if x.sessions[it.session].dead && it.kind != shareRequest {
+		return
+	}
+	x.old = it.old
+	defer func() { x.old = false }()
 	switch it.kind {
 	case shareRequest:
 		x.serve(it)
@@ -439,27 +317,14 @@ func (x *shareStep) arrive(it shareItem) {
 
 // heard handles the message that another session waits, tries, or no longer waits.
 func (x *shareStep) heard(it shareItem) {
-	c, may := &x.sessions[it.session], it.reply.May
-	if may == backend.Unlimited && it.try == 0 {
-		x.unask(it.session)
-		return
-	}
-	c.hint = min(c.hint, may)
-	x.asked(it.session, may)
-	if c.units > 0 || c.out {
-		c.answer = it.try
-	}
+	c := &x.sessions[it.session]
+	x.carry(it.session, c.plan.Wanted(x.at(it.session), it.reply.May, it.try))
 }
 
-func (x *shareStep) unask(s int) {
-	c := &x.sessions[s]
-	c.wanted, c.hint, c.answer = false, backend.Unlimited, 0
-	x.admit(s, false)
-}
-
-func (x *shareStep) asked(s, may int) {
-	if c := &x.sessions[s]; may < c.units {
-		c.wanted, c.may = true, may
+// carry carries out a step of a plan.
+func (x *shareStep) carry(s int, step plan.Step) {
+	if c := &x.sessions[s]; step.Look {
+		c.woken = true
 	}
 }
 
@@ -471,14 +336,16 @@ func (x *shareStep) serve(it shareItem) {
 	x.check()
 	x.refusals(before, it.call, res.reply)
 	for _, m := range res.told {
-		m.sent = x.now
 		x.send(m)
 	}
-	switch {
-	case it.call.renew:
-		x.send(shareItem{kind: renewAnswer, session: it.session, sent: it.sent, call: it.call, reply: res.reply})
-	case res.reply.Status != 0:
-		x.send(shareItem{kind: shareAnswer, session: it.session, sent: it.sent, call: it.call, reply: res.reply})
+	it.reply = res.reply
+	switch c := &x.sessions[it.session]; {
+	case it.call.renew && c.renewing && c.renewed == it.sent:
+		it.kind = renewAnswer
+		x.send(it)
+	case !it.call.renew && res.reply.Status != 0 && x.awaited(it):
+		it.kind = shareAnswer
+		x.send(it)
 	}
 }
 
@@ -550,134 +417,43 @@ func (x *shareStep) inTheWay(s, leaves int, try uint64) bool {
 
 func (x *shareStep) sameLimits() bool { return x.limit[0] == x.limit[1] }
 
+// awaited reports whether a session waits for the reply to this copy.
+func (x *shareStep) awaited(it shareItem) bool {
+	c := &x.sessions[it.session]
+	return c.busy && c.copy == it.copy && c.sent == it.sent
+}
+
+// answered handles the reply to a copy.
 func (x *shareStep) answered(it shareItem) {
-	c, r := &x.sessions[it.session], it.reply
-	if r.Status == backend.StaleShare || !c.out || r.Epoch != c.req.Epoch {
+	if !x.awaited(it) {
 		return
 	}
-	until, asks := it.sent+3, c.req.Want > c.req.Keep
-	c.silent = false
-	switch {
-	case r.Status == backend.ShareLost:
-		x.lose(it.session)
-		c.out = false
-	case r.Placed:
-		c.placed = true
-		if !c.req.Try {
-			x.endTries(it.session, c.req.Least)
-		}
-		x.confirm(it, until)
-		if may := min(r.May, c.hint); may == backend.Unlimited {
-			x.unask(it.session)
-		} else {
-			x.asked(it.session, may)
-		}
-	case r.Units > 0 && x.now >= until: // the session's units came too late, and it asks again
-	case asks && c.req.Keep <= r.Units && r.Units < c.req.Least && c.req.Keep > 0: // refused, or the place or the grant has ended
-		c.out = false
-		if x.confirm(it, until); c.req.Try {
-			x.endTries(it.session, 0)
-		}
-	default:
-		x.settle(it, until)
-	}
-}
-
-// confirm handles the units in a reply that grants nothing new.
-func (x *shareStep) confirm(it shareItem, until tick) {
-	c, r := &x.sessions[it.session], it.reply
-	switch {
-	case c.req.Keep == 0:
-	case r.Units < c.req.Keep:
-		x.lose(it.session)
-	default:
-		x.trust(it, until)
-	}
-}
-
-// trust records that the server has the units under the epoch of the request.
-func (x *shareStep) trust(it shareItem, until tick) {
 	c := &x.sessions[it.session]
-	c.confirmed, c.until = c.req.Epoch, max(c.until, until)
-	c.flushed = c.flushed && it.old
+	c.busy, c.sent, c.woken = false, 0, true
+	if c.plan.Awaits(it.call.req.Epoch) {
+		x.carry(it.session, c.plan.Replied(x.at(it.session), &it.reply, it.sent.time(), 0))
+	}
 }
 
 // pushed handles a message with a grant, or with the refusal of a try.
 func (x *shareStep) pushed(it shareItem) {
-	c, r := &x.sessions[it.session], it.reply
-	refused := c.req.Try && r.Units < c.req.Least
-	switch {
-	case !c.out || r.Epoch != c.req.Epoch || c.req.Want == c.req.Keep:
-	case refused && (!c.placed || r.Units != c.req.Keep): // a copy of the request gets a reply that says more
-		c.beat = false
-	case refused:
-		c.out, c.confirmed = false, c.req.Epoch
-		x.endTries(it.session, 0)
-	case x.now < it.until:
-		x.settle(it, it.until)
-	}
+	r := it.reply
+	g := backend.ShareGrant{Name: lockName, Epoch: r.Epoch, Units: r.Units, First: r.First, Last: r.Last, May: r.May, TTL: it.ttl, NotBefore: it.sent.time()}
+	x.carry(it.session, x.sessions[it.session].plan.Pushed(x.at(it.session), &g))
 }
 
-// settle sets which units the session has from now on.
-func (x *shareStep) settle(it shareItem, until tick) {
-	s, r := it.session, it.reply
-	c := &x.sessions[s]
-	asks, may := c.req.Want > c.req.Keep, min(r.May, c.hint)
-	if r.Units < c.req.Keep || c.units > 0 && x.now >= c.until {
-		x.lose(s)
-		c.out, c.placed = false, false
-		return
-	}
-	c.out, c.placed, c.confirmed = false, false, c.req.Epoch
-	if c.wanted && r.Units == c.units && may < r.Units && (c.probe || !x.rw() && r.Units == c.req.Keep) {
-		x.trust(it, until)
-		x.asked(s, may)
-		c.probed = true
-		x.endTries(s, 0)
-		return
-	}
-	wrote := c.units == allUnits && x.rw()
-	if c.req.Keep == 0 {
-		c.under = r.First
-	}
-	c.units, c.until, c.first, c.flushed = r.Units, until, r.First, it.old && r.Units > 0
-	switch {
-	case c.units == 0:
-		c.until, c.version = 0, 0
-	case !x.rw():
-	case c.units < allUnits:
-		c.version = r.First + 1
-	case !wrote:
-		if c.next, c.last = r.First, r.Last; x.used(s) == 0 || c.version == 0 {
-			c.version = r.First - 1 // nothing was written with its tokens
-		}
-	}
-	if x.now >= c.until && c.units > 0 {
-		x.lose(s)
-	}
-	c.wanted, c.probed = false, false
-	x.admit(s, true)
-	x.asked(s, may)
-	x.admit(s, false)
-	if asks && r.Units >= c.req.Least {
-		x.endTries(s, c.req.Least)
-	} else if c.req.Try {
-		x.endTries(s, 0)
-	}
-}
-
-// renewedBy handles the reply to a renewal of the units that the session had when it was sent. A grant may have come
-// since. While a request is under way, only a success proves anything.
+// renewedBy handles the reply to a renewal.
 func (x *shareStep) renewedBy(it shareItem) {
-	c := &x.sessions[it.session]
-	switch {
-	case it.call.req.Epoch != c.confirmed || c.units == 0:
-	case it.reply.Units >= it.call.req.Keep:
-		c.until = max(c.until, it.sent+3)
-		c.flushed = c.flushed && it.old
-	case !c.out:
-		x.lose(it.session)
+	if c := &x.sessions[it.session]; c.renewing && c.renewed == it.sent {
+		x.renewalEnds(it.session, plan.Renewed{Epoch: it.call.req.Epoch, Had: it.call.req.Keep, Gone: it.reply.Units == 0, Units: it.reply.Units, Sent: it.sent.time()})
 	}
+}
+
+func (x *shareStep) renewalEnds(s int, r plan.Renewed) {
+	c := &x.sessions[s]
+	c.renewing, c.renewed = false, 0
+	step, _ := c.plan.Renewed(x.at(s), r)
+	x.carry(s, step)
 }
 
 // A shareAction is one thing that happens.
@@ -694,11 +470,10 @@ const (
 	userQuits
 	userLeaves
 	lateWrite
-	tryEnds
 	sends
-	sendsIdle
-	shareBeats
+	shareFails
 	renewsUnits
+	dies
 	delivers
 	doubles
 	drops
@@ -707,7 +482,7 @@ const (
 	unitsForced
 )
 
-var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "gives up", "sends", "gives back", "beats", "renews", "delivers", "doubles", "loses", "tick", "flush", "force"}
+var shareWhats = [...]string{"user comes", "user quits", "user leaves", "late write", "sends", "fails", "renews", "dies", "delivers", "doubles", "loses", "tick", "flush", "force"}
 
 // actions returns the actions that can come next.
 func (x *shareStep) actions() (all []shareAction) {
@@ -718,7 +493,7 @@ func (x *shareStep) actions() (all []shareAction) {
 		c := &x.sessions[s]
 		coming := false
 		for i := range x.ops[s] {
-			switch c.users[i] {
+			switch c.tier.users[i] {
 			case userAway:
 				if !coming {
 					all = append(all, shareAction{userComes, int8(s), int8(i)})
@@ -734,25 +509,26 @@ func (x *shareStep) actions() (all []shareAction) {
 				all = append(all, shareAction{lateWrite, int8(s), int8(i)})
 			}
 		}
-		if c.out && c.aged && x.onceHead(s) {
-			all = append(all, shareAction{tryEnds, int8(s), 0})
-		}
-		if x.plan(s) != nil {
+		switch {
+		case c.busy && x.leftFaults > 0:
+			all = append(all, shareAction{shareFails, int8(s), 0})
+		case !c.busy && c.woken && !(x.calm && x.repeats(s)):
 			all = append(all, shareAction{sends, int8(s), 0})
-		} else if x.rest(s) != nil {
-			all = append(all, shareAction{sendsIdle, int8(s), 0})
 		}
-		if c.out && !c.beat && !x.calm {
-			all = append(all, shareAction{shareBeats, int8(s), 0})
+		if x.leftDeaths > 0 && !c.plan.Idle() {
+			all = append(all, shareAction{dies, int8(s), 0})
 		}
-		if x.trusted(s) > 0 && !c.renewed && !x.calm {
+		if !x.calm && x.renewalDue(s) {
 			all = append(all, shareAction{renewsUnits, int8(s), 0})
 		}
 	}
 	for i := range x.count {
 		all = append(all, shareAction{delivers, 0, i})
 		if x.leftFaults > 0 {
-			all = append(all, shareAction{doubles, 0, i}, shareAction{drops, 0, i})
+			all = append(all, shareAction{drops, 0, i})
+			if k := x.net[i].kind; k != shareAnswer && k != renewAnswer {
+				all = append(all, shareAction{doubles, 0, i})
+			}
 		}
 	}
 	if x.leftTicks > 0 {
@@ -769,31 +545,26 @@ func (x *shareStep) happen(a shareAction) {
 	c := &x.sessions[s]
 	switch a.what {
 	case userComes:
-		if c.users[i] = userWaits; x.once[s][i] && x.head(s) != i {
-			c.users[i] = userDone
-		}
-		x.admit(s, false)
+		x.users(s).enter(i)
+		c.woken = true
 	case userQuits:
 		x.leftQuits--
-		c.users[i] = userDone
-		x.admit(s, false)
+		x.users(s).exit(i)
+		c.woken = true
 	case userLeaves:
 		x.leave(s, i)
 	case lateWrite:
 		x.write(s, i)
-		c.users[i] = userDone
-	case tryEnds:
-		x.endTries(s, 0)
+		c.tier.users[i] = userDone
 	case sends:
-		x.post(s, x.plan(s))
-	case sendsIdle:
-		x.post(s, x.rest(s))
-	case shareBeats:
-		x.copy(s)
+		x.post(s)
+	case shareFails:
+		x.leftFaults--
+		x.fail(s)
 	case renewsUnits:
-		c.renewed = true
-		x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
-			req: backend.ShareRequest{Epoch: c.confirmed, Keep: c.units, Under: c.under, Lease: 3 * second}}})
+		x.renew(s)
+	case dies:
+		x.die(s)
 	case delivers:
 		it := x.net[i]
 		x.remove(a.index)
@@ -811,11 +582,7 @@ func (x *shareStep) happen(a shareAction) {
 	case unitsForced:
 		x.force()
 	}
-	for s := range x.ops { // a try for which no command is sent
-		if x.onceHead(s) && !x.sessions[s].out && x.plan(s) == nil {
-			x.endTries(s, 0)
-		}
-	}
+	x.look()
 	x.trustworthy()
 }
 
@@ -826,21 +593,38 @@ func (x *shareStep) leave(s, i int) {
 	} else if x.rw() {
 		x.read(s)
 	}
-	c.users[i] = userDone
-	x.admit(s, false)
+	x.users(s).exit(i)
+	c.woken = true
 }
 
 func (x *shareStep) tick() {
 	x.leftTicks--
 	x.now++
 	x.memory = x.store.pass(x.memory, x.now)
-	for s := range x.sessions {
+	for s := range x.ops {
 		c := &x.sessions[s]
-		c.beat, c.renewed, c.probed = false, false, false
-		c.aged, c.silent = c.out, c.out
-		if c.units > 0 && x.now >= c.until {
-			x.lose(s)
+		if x.ops[s] == nil {
+			continue
 		}
+		if c.busy && x.now >= c.sent+x.timeout() {
+			x.fail(s)
+		}
+		if c.renewing && x.now >= c.renewed+x.timeout() {
+			h, _ := c.plan.Settled()
+			x.renewalEnds(s, plan.Renewed{Epoch: h.Epoch, Failed: true})
+		}
+		x.carry(s, c.plan.Expire(x.at(s)))
+		x.users(s).admit() // a turn is over, or not yet
+	}
+}
+
+// die ends a session and its users. What it has sent may still arrive.
+func (x *shareStep) die(s int) {
+	x.leftDeaths--
+	c := &x.sessions[s]
+	*c = shareSession{plan: plan.New(x.kind), dead: true}
+	for i := range x.ops[s] {
+		c.tier.users[i] = userDone
 	}
 }
 
@@ -857,7 +641,6 @@ func (x *shareStep) force() {
 	x.memory = res.after
 	x.forget()
 	for _, m := range res.told {
-		m.sent = x.now
 		x.send(m)
 	}
 }
@@ -866,7 +649,7 @@ func (x *shareStep) force() {
 func (x *shareStep) forget() {
 	x.leftFlushes--
 	for s := range x.sessions {
-		x.sessions[s].flushed = x.sessions[s].units > 0
+		x.sessions[s].flushed = x.sessions[s].tier.units > 0
 	}
 	for i := range x.count {
 		x.net[i].old = x.net[i].kind != shareRequest
@@ -884,7 +667,7 @@ func (x *shareStep) trustworthy() {
 		}
 		sum += x.trusted(s)
 		most = max(most, x.limit[s])
-		used := x.used(s)
+		used := x.users(s).inUse()
 		x.must(used <= x.trusted(s), "%s uses %d units and trusts %d", sessionName(uint8(s)), used, x.trusted(s))
 	}
 	x.must(sum <= most, "%d units are trusted", sum)
@@ -897,11 +680,10 @@ func (x *shareStep) tell(a shareAction) string {
 	fmt.Fprintf(&b, "  server %s", x.memory)
 	for s := range x.ops {
 		if c := x.sessions[s]; x.ops[s] != nil {
-			fmt.Fprintf(&b, "\n   %s e%d units=%d until=%d out=%v placed=%v keep=%d want=%d wanted=%v users=%v v%d", sessionName(uint8(s)), c.epoch,
-				c.units, c.until, c.out, c.placed, c.req.Keep, c.req.Want, c.wanted, c.users, c.version)
-			if c.req.Try || c.answer > 0 {
-				fmt.Fprintf(&b, " try=%v answer=%d", c.req.Try, c.answer)
-			}
+			req := c.plan.Request(x.at(s), time.Time{})
+			fmt.Fprintf(&b, "\n   %s units=%d until=%v busy=%v woken=%v again=%d claims=%v e%d keep=%d want=%d least=%d try=%v answer=%d asked=%v may=%d users=%v v%d", sessionName(uint8(s)),
+				c.tier.units, c.tier.until, c.busy, c.woken, c.again, c.plan.Claims(), req.Epoch, req.Keep, req.Want, req.Least, req.Try, req.Answer,
+				c.tier.asked, c.tier.may, c.tier.users, c.tier.used+1)
 		}
 	}
 	for _, it := range x.net[:x.count] {
