@@ -44,9 +44,12 @@ var shareWorlds = []shareWorld{
 	{name: "a session dies", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}, {1}}, ticks: 3, deaths: 1, most: 40_000},
 	{name: "slow replies", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits, 1}, {1}}, ticks: 5, faults: 1, slow: 4, most: 40_000},
 	{name: "turns", kind: backend.ReadWrite, ops: [maxSessions][]int{{allUnits, allUnits, 1}, {1}, {allUnits}}, ticks: 2, turn: second, most: 40_000},
-	{name: "two permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2}, ticks: 1, faults: 1, quits: 1, most: 40_000},
-	{name: "a permit's session dies", kind: backend.Permits, ops: [maxSessions][]int{{1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, deaths: 1, most: 40_000},
-	{name: "turns for permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1, 1}, {1}, {2}}, limit: [maxSessions]int{2, 2, 2}, ticks: 3, turn: second, most: 40_000},
+	{name: "two permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2},
+		ticks: 1, faults: 1, quits: 1, most: 40_000},
+	{name: "a permit's session dies", kind: backend.Permits, ops: [maxSessions][]int{{1}, {2}, {1}}, limit: [maxSessions]int{2, 2, 2},
+		ticks: 3, deaths: 1, most: 40_000},
+	{name: "turns for permits", kind: backend.Permits, ops: [maxSessions][]int{{1, 1, 1}, {1}, {2}}, limit: [maxSessions]int{2, 2, 2},
+		ticks: 3, turn: second, most: 40_000},
 	{name: "limits", kind: backend.Permits, ops: [maxSessions][]int{{2, 1}, {1}}, limit: [maxSessions]int{3, 1, 1}, ticks: 2, faults: 1, most: 40_000},
 }
 

@@ -39,16 +39,17 @@ type shareWorld struct {
 // A shareSession is a session with one shared name: the plan that package share runs, its local tier, and what its driver
 // knows besides.
 type shareSession struct {
-	plan     plan.Plan
-	tier     shareTier
-	seen     backend.Token // the highest that a user got
-	woken    bool          // the driver is to call Next, which would send
-	again    tick          // the driver calls Next then; 0: at no certain time
-	busy     bool          // a copy is under way: no other is sent before its reply comes, or it fails
-	copy     uint8         // which of two copies that one is
-	sent     tick          // when it was sent
-	renewing bool          // a renewal is under way
-	renewed  tick          // when it was sent
+	plan      plan.Plan
+	tier      shareTier
+	seen      backend.Token // the highest that a user got
+	woken     bool          // the driver is to call Next, which would send
+	again     tick          // the driver calls Next then; 0: at no certain time
+	busy      bool          // a copy is under way: no other is sent before its reply comes, or it fails
+	copy      uint8         // which of two copies that one is
+	sent      tick          // when it was sent
+	renewing  bool          // a renewal is under way
+	renewed   tick          // when it was sent
+	renewedOf uint64        // its epoch
 
 	// Not the session's knowledge.
 
@@ -262,7 +263,7 @@ func (x *shareStep) fail(s int) {
 func (x *shareStep) renew(s int) {
 	c := &x.sessions[s]
 	r, had := c.plan.Renewal(nil, 3*second)
-	c.renewing, c.renewed = true, x.now
+	c.renewing, c.renewed, c.renewedOf = true, x.now, r.Epoch
 	x.send(shareItem{kind: shareRequest, session: s, sent: x.now, call: shareCall{session: s, renew: true,
 		req: backend.ShareRequest{Epoch: r.Epoch, Keep: had, Under: r.Under, Lease: r.Lease}}})
 }
@@ -451,7 +452,7 @@ func (x *shareStep) renewedBy(it shareItem) {
 
 func (x *shareStep) renewalEnds(s int, r plan.Renewed) {
 	c := &x.sessions[s]
-	c.renewing, c.renewed = false, 0
+	c.renewing, c.renewed, c.renewedOf = false, 0, 0
 	step, _ := c.plan.Renewed(x.at(s), r)
 	x.carry(s, step)
 }
@@ -610,11 +611,9 @@ func (x *shareStep) tick() {
 			x.fail(s)
 		}
 		if c.renewing && x.now >= c.renewed+x.timeout() {
-			h, _ := c.plan.Settled()
-			x.renewalEnds(s, plan.Renewed{Epoch: h.Epoch, Failed: true})
+			x.renewalEnds(s, plan.Renewed{Epoch: c.renewedOf, Failed: true})
 		}
 		x.carry(s, c.plan.Expire(x.at(s)))
-		x.users(s).admit() // a turn is over, or not yet
 	}
 }
 
@@ -681,9 +680,11 @@ func (x *shareStep) tell(a shareAction) string {
 	for s := range x.ops {
 		if c := x.sessions[s]; x.ops[s] != nil {
 			req := c.plan.Request(x.at(s), time.Time{})
-			fmt.Fprintf(&b, "\n   %s units=%d until=%v busy=%v woken=%v again=%d claims=%v e%d keep=%d want=%d least=%d try=%v answer=%d asked=%v may=%d users=%v v%d", sessionName(uint8(s)),
-				c.tier.units, c.tier.until, c.busy, c.woken, c.again, c.plan.Claims(), req.Epoch, req.Keep, req.Want, req.Least, req.Try, req.Answer,
-				c.tier.asked, c.tier.may, c.tier.users, c.tier.used+1)
+			fmt.Fprintf(&b, "\n   %s units=%d until=%v busy=%v woken=%v again=%d asked=%v may=%d users=%v v%d", sessionName(uint8(s)),
+				c.tier.units, c.tier.until, c.busy, c.woken, c.again, c.tier.asked, c.tier.may, c.tier.users, c.tier.used+1)
+			if c.plan.Claims() {
+				fmt.Fprintf(&b, " claims e%d keep=%d want=%d least=%d try=%v answer=%d", req.Epoch, req.Keep, req.Want, req.Least, req.Try, req.Answer)
+			}
 		}
 	}
 	for _, it := range x.net[:x.count] {
