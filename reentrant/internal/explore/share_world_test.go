@@ -45,7 +45,7 @@ type shareSession struct {
 	woken     bool          // the driver is to call Next, which would send
 	again     tick          // the driver calls Next then; 0: at no certain time
 	busy      bool          // a copy is under way: no other is sent before its reply comes, or it fails
-	copy      uint8         // which of two copies that one is
+	copy      uint8         // which of this tick that one is
 	sent      tick          // when it was sent
 	renewing  bool          // a renewal is under way
 	renewed   tick          // when it was sent
@@ -244,16 +244,26 @@ func (x *shareStep) post(s int) {
 	if req.Answer > 0 {
 		c.answered = req.Answer
 	}
-	c.woken, c.again, c.busy, c.copy, c.sent = false, 0, true, 1-c.copy, x.now
+	c.woken, c.again, c.busy, c.copy, c.sent = false, 0, true, x.copyOf(s), x.now
 	notAfter := x.now + x.timeout()
 	x.send(shareItem{kind: shareRequest, session: s, sent: x.now, copy: c.copy,
 		call: shareCall{session: s, req: req, notAfter: notAfter, memory: notAfter}})
 }
 
+// copyOf returns the number of a session's next copy: none of this tick that is still under way has it.
+func (x *shareStep) copyOf(s int) (n uint8) {
+	for _, it := range x.net[:x.count] {
+		if it.session == s && it.sent == x.now && (it.kind == shareRequest && !it.call.renew || it.kind == shareAnswer) {
+			n = max(n, it.copy+1)
+		}
+	}
+	return n
+}
+
 // fail ends the wait for the reply to a copy. It may still arrive.
 func (x *shareStep) fail(s int) {
 	c := &x.sessions[s]
-	c.busy, c.sent, c.woken = false, 0, true
+	c.busy, c.copy, c.sent, c.woken = false, 0, 0, true
 	if c.plan.Claims() {
 		c.plan.Failed(x.at(s), plan.Failure{})
 	}
@@ -430,7 +440,7 @@ func (x *shareStep) answered(it shareItem) {
 		return
 	}
 	c := &x.sessions[it.session]
-	c.busy, c.sent, c.woken = false, 0, true
+	c.busy, c.copy, c.sent, c.woken = false, 0, 0, true
 	if c.plan.Awaits(it.call.req.Epoch) {
 		x.carry(it.session, c.plan.Replied(x.at(it.session), &it.reply, it.sent.time(), 0))
 	}
