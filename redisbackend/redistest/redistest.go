@@ -5,14 +5,25 @@
 //	server := redistest.Start(t)
 //	session, err := reentrant.NewSession(server.Backend())
 //
-// It is miniredis, with its clock set before each command. It runs the same scripts as Redis does, some ten times
-// slower. Test overload, failover and lack of memory with a real Redis.
+// In a bubble of testing/synctest it has no port, and its clock is the bubble's. An hour of renewals, or the end of a
+// lease to the nanosecond, then takes no time:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		server := redistest.InBubble(t)
+//
+// It is miniredis, with a clock that stands still while a script runs. It runs the same scripts as Redis does, some ten
+// times slower. Test overload, failover and lack of memory with a real Redis.
 package redistest
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -25,15 +36,67 @@ import (
 // A Server is an embedded Redis. It is safe for concurrent use.
 type Server struct {
 	redis   *miniredis.Miniredis
+	options rueidis.ClientOption // immutable
 	client  rueidis.Client
 	backend *redisbackend.Backend
-	mu      sync.Mutex // protects setting the clock, which never goes back; acquired before redis's own mutex
+	mu      sync.Mutex // acquired before redis's own mutex
+	closed  bool       // written under mu
 }
 
 // Start starts a server that is closed when the test ends.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	s, err := New()
+	return started(tb, New)
+}
+
+// New starts a server on a free loopback port.
+func New() (*Server, error) {
+	s := newServer()
+	if err := s.redis.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	s.redis.Server().SetPreHook(s.tick)
+	s.options.InitAddress = []string{s.Addr()}
+	return s.open()
+}
+
+// InBubble starts a server in the bubble of testing/synctest in which it is called. It is closed when the bubble's test
+// ends. The server has no address: its connections are made in memory, so nothing waits for the network, and the clock
+// of its keys and scripts is the bubble's. All sessions must be opened in the bubble and closed before the test ends;
+// t.Cleanup will do.
+//
+// In a bubble time passes only when every goroutine waits, and a command takes no time at all. A test that fails by
+// waiting for something that never happens does not end by itself, since sessions renew for ever: give such a wait a
+// context with a timeout, which costs nothing.
+func InBubble(tb testing.TB) *Server {
+	tb.Helper()
+	if !bubbled() {
+		tb.Fatal("redistest: InBubble is called outside of a bubble of testing/synctest")
+	}
+	return started(tb, newInBubble)
+}
+
+// bubbled reports whether the caller is in a bubble of testing/synctest.
+func bubbled() (is bool) {
+	defer func() { is = recover() == nil }()
+	synctest.Wait() // panics outside
+	return
+}
+
+func newInBubble() (*Server, error) {
+	s := newServer()
+	if err := s.withoutPort(); err != nil {
+		return nil, fmt.Errorf("redistest: %w", err)
+	}
+	s.options.InitAddress = []string{"redistest"}
+	s.options.Dialer.KeepAlive = -1 // no PING each second: the connections do not fail
+	s.options.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return s.Dial() }
+	return s.open()
+}
+
+func started(tb testing.TB, start func() (*Server, error)) *Server {
+	tb.Helper()
+	s, err := start()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -41,31 +104,26 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
-// New starts a server on a free loopback port.
-func New() (*Server, error) {
+// newServer returns a server that is not started yet.
+func newServer() *Server {
 	s := &Server{redis: miniredis.NewMiniRedis()}
-	if err := s.start(); err != nil {
+	s.redis.ClockTTL(true)
+	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send
+	s.options = rueidis.ClientOption{ForceSingleClient: true, AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1,
+		RingScaleEachConn: 6}
+	return s
+}
+
+// open opens the server's own client. If that fails it closes the server.
+func (s *Server) open() (_ *Server, err error) {
+	if s.client, err = rueidis.NewClient(s.options); err == nil {
+		s.backend, err = redisbackend.New(s.client)
+	}
+	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
 	return s, nil
-}
-
-func (s *Server) start() error {
-	if err := s.redis.StartAddr("127.0.0.1:0"); err != nil {
-		return err
-	}
-	s.redis.ClockTTL(true)
-	s.redis.Server().SetPreHook(s.tick)
-	var err error
-	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send
-	s.client, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ForceSingleClient: true,
-		AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: 6})
-	if err != nil {
-		return err
-	}
-	s.backend, err = redisbackend.New(s.client)
-	return err
 }
 
 // tick sets the clock before a command, so that within a script it stands still, as in Redis: no key expires half way
@@ -89,12 +147,33 @@ func (s *Server) idle() bool {
 	return false
 }
 
-// Addr is the server's address, such as 127.0.0.1:40123. Another process opens it with
+// Addr is the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens it with
 // redisbackend.Open(ctx, "redis://"+address).
 func (s *Server) Addr() string { return s.redis.Addr() }
 
 // Client is a client of the server. It is closed with the server.
 func (s *Server) Client() rueidis.Client { return s.client }
+
+// ClientOption returns the options of Client, for another client: for that of another process, or one whose connections
+// fail, with a DialCtxFn that wraps those of Dial.
+func (s *Server) ClientOption() rueidis.ClientOption {
+	o := s.options
+	o.InitAddress = slices.Clone(o.InitAddress)
+	return o
+}
+
+// Dial connects to the server in memory, also in a bubble. Most clients of Redis have an option for a function that
+// does so. It returns net.ErrClosed when the server is closed.
+func (s *Server) Dial() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("redistest: %w", net.ErrClosed)
+	}
+	client, served := newPipe()
+	s.redis.Server().ServeConn(served)
+	return client, nil
+}
 
 // Backend is a backend over Client, without a prefix.
 func (s *Server) Backend() *redisbackend.Backend { return s.backend }
@@ -104,5 +183,17 @@ func (s *Server) Close() {
 	if s.client != nil {
 		s.client.Close()
 	}
+	s.mu.Lock()
+	s.closed = true // before the connections are closed: none is made afterwards
+	s.mu.Unlock()
 	s.redis.Close()
+}
+
+// withoutPort starts the server without a port.
+func (s *Server) withoutPort() error {
+	conn, err := s.redis.Dial() // starts it; the connection itself blocks its writers
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
