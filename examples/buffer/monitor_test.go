@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -184,22 +185,24 @@ func (silentRemote) Release(context.Context, backend.ReleaseRequest) (backend.Re
 // The step is made, and the hold has ended, whatever Unlock returns.
 func TestATurnEndsWithoutAnAnswerToItsUnlock(t *testing.T) {
 	t.Parallel()
-	session, err := reentrant.NewSession(silent{redistest.Start(t).Backend()}, reentrant.WithLease(time.Minute))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
-	m := monitorOf(session, "not full", "not empty")
-	for range 2 {
-		steps := 0
-		more, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { steps++; return moved, nil })
+	synctest.Test(t, func(t *testing.T) {
+		session, err := reentrant.NewSession(silent{redistest.InBubble(t).Backend()}, reentrant.WithLease(time.Minute))
 		require.NoError(t, err)
-		assert.True(t, more)
-		assert.Equal(t, 1, steps)
-		assert.Zero(t, m.lost.Load())
-		require.ErrorIs(t, m.lock.Do(t.Context(), func(context.Context) error { return nil }), assert.AnError, "Unlock fails")
-	}
-	more, err := m.turn(t.Context(), idle)
-	require.NoError(t, err)
-	assert.False(t, more)
+		t.Cleanup(func() { assert.NoError(t, session.Close(context.Background())) })
+		m := monitorOf(session, "not full", "not empty")
+		for range 2 {
+			steps := 0
+			more, err := m.turn(t.Context(), func(context.Context, uint64) (outcome, error) { steps++; return moved, nil })
+			require.NoError(t, err)
+			assert.True(t, more)
+			assert.Equal(t, 1, steps)
+			assert.Zero(t, m.lost.Load())
+			require.ErrorIs(t, m.lock.Do(t.Context(), func(context.Context) error { return nil }), assert.AnError, "Unlock fails")
+		}
+		more, err := m.turn(t.Context(), idle)
+		require.NoError(t, err)
+		assert.False(t, more)
+	})
 }
 
 func TestAnOpenDoorLooksAgain(t *testing.T) {

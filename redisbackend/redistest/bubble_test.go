@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,22 +95,33 @@ func TestAHandOverInVirtualTime(t *testing.T) {
 		mine, theirs := process(t, s.Backend()).NewLock("work"), process(t, s.Backend()).NewLock("work")
 		start := time.Now()
 		require.NoError(t, mine.Lock(t.Context()))
-		got := taken(theirs)
+		got := taken(t, theirs)
 		time.Sleep(time.Hour)
 		require.NoError(t, mine.Unlock(t.Context()))
 		assert.Equal(t, time.Hour, (<-got).Sub(start), "pushed at once, not found at a heartbeat")
 	})
 }
 
-// taken takes a lock in a goroutine and gives it back. It returns when that was.
-func taken(lock *reentrant.Lock) <-chan time.Time {
-	at := make(chan time.Time, 1)
+// soon is a context with which a wait that never ends fails, as in no time.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// taken takes a lock in a goroutine, and gives it back. It returns when it had it.
+func taken(t *testing.T, lock interface {
+	Do(ctx context.Context, fn func(ctx context.Context) error) error
+}) <-chan time.Time {
+	t.Helper()
+	ctx, at := soon(t), make(chan time.Time, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
-		defer cancel()
-		if lock.Do(ctx, func(context.Context) error { at <- time.Now(); return nil }) != nil {
-			close(at)
-		}
+		defer close(at)
+		assert.NoError(t, lock.Do(ctx, func(context.Context) error {
+			at <- time.Now()
+			return nil
+		}))
 	}()
 	return at
 }
@@ -117,7 +131,7 @@ func TestALeaseThatRunsOutIsLostAtItsEnd(t *testing.T) {
 		b, cable := cabled(t, s)
 		mine, theirs := process(t, b).NewLock("work"), process(t, s.Backend()).NewLock("work")
 		require.NoError(t, mine.Lock(t.Context()))
-		got := taken(theirs)
+		got := taken(t, theirs)
 		time.Sleep(time.Minute + time.Second)
 		cable.Cut() // a second after a renewal
 		until, err := mine.TrustedUntil(t.Context())
@@ -127,6 +141,134 @@ func TestALeaseThatRunsOutIsLostAtItsEnd(t *testing.T) {
 		<-mine.Lost(t.Context())
 		assert.Equal(t, until, time.Now())
 		require.ErrorIs(t, mine.Unlock(t.Context()), reentrant.ErrLost)
-		t.Log(until.Sub(ends), (<-got).Sub(ends))
+		assert.WithinRange(t, <-got, ends, ends.Add(reentrant.DefaultHeartbeat))
+		assert.True(t, until.Before(ends))
 	})
+}
+
+func TestSidesPermitsAndConditionsInVirtualTime(t *testing.T) {
+	t.Run("RWLock", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *redistest.Server) {
+			one, two := process(t, s.Backend()).NewRWLock("map"), process(t, s.Backend()).NewRWLock("map")
+			start := time.Now()
+			require.NoError(t, one.RLock(t.Context()))
+			require.NoError(t, two.RLock(t.Context()))
+			got := taken(t, process(t, s.Backend()).NewRWLock("map"))
+			time.Sleep(10*time.Minute)
+			require.NoError(t, one.RUnlock(t.Context()))
+			time.Sleep(time.Minute)
+			require.NoError(t, two.RUnlock(t.Context()))
+			assert.Equal(t, 11*time.Minute, (<-got).Sub(start), "a writer waits for all readers")
+		})
+	})
+	t.Run("Semaphore", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *redistest.Server) {
+			one, two := process(t, s.Backend()).NewSemaphore("pool", 2), process(t, s.Backend()).NewSemaphore("pool", 2)
+			start := time.Now()
+			require.NoError(t, one.Acquire(t.Context(), 2))
+			time.AfterFunc(10*time.Minute, func() { assert.NoError(t, one.Release(context.Background(), 1)) })
+			require.NoError(t, two.Acquire(soon(t), 1))
+			assert.Equal(t, 10*time.Minute, time.Since(start))
+			require.NoError(t, one.Release(t.Context(), 1))
+			require.NoError(t, two.Release(t.Context(), 1))
+		})
+	})
+	t.Run("Condition", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *redistest.Server) {
+			mine, theirs := process(t, s.Backend()).NewLock("work"), process(t, s.Backend()).NewLock("work")
+			start := time.Now()
+			go func() {
+				time.Sleep(10*time.Minute)
+				assert.NoError(t, theirs.Do(context.Background(), theirs.NewCondition("ready").Signal))
+			}()
+			require.NoError(t, mine.Do(t.Context(), func(context.Context) error { return mine.NewCondition("ready").Await(soon(t)) }))
+			assert.Equal(t, 10*time.Minute, time.Since(start))
+		})
+	})
+}
+
+func TestKeysAndScriptsSeeTheBubblesClock(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.Server) {
+		start := time.Now()
+		_, err := do(t, s, "PSETEX", "key", "90000", "v") // a status, no number
+		require.ErrorContains(t, err, "OK")
+		for _, step := range []struct {
+			sleep time.Duration
+			left  int64
+		}{{0, 90_000}, {time.Minute, 30_000}, {30*time.Second - time.Millisecond, 1}, {time.Millisecond, -2}} {
+			time.Sleep(step.sleep)
+			n, err := do(t, s, "EVAL", "local t = redis.call('TIME'); return t[1] * 1000000 + t[2]", "0")
+			require.NoError(t, err)
+			assert.Equal(t, time.Now().UnixMicro(), n)
+			n, err = do(t, s, "PTTL", "key")
+			require.NoError(t, err)
+			assert.Equal(t, step.left, n)
+		}
+		assert.Equal(t, 90*time.Second, time.Since(start))
+	})
+}
+
+// A client that publishes to itself gets the message and the reply, however much it has not read yet.
+func TestTheServerNeverWaitsForAClientToRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.Server) {
+		conn, err := s.Dial()
+		require.NoError(t, err)
+		for range 100 {
+			_, err := conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+			require.NoError(t, err)
+		}
+		replies := make([]byte, 100*len("+PONG\r\n"))
+		_, err = io.ReadFull(conn, replies)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	})
+}
+
+// A bubble's test fails if a goroutine is left behind.
+func TestCloseLeavesNothingInTheBubble(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.Server) {
+		conn, err := s.Dial()
+		require.NoError(t, err)
+		s.Close()
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		_, err = s.Dial()
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = rueidis.NewClient(s.ClientOption())
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = reentrant.NewSession(s.Backend())
+		require.Error(t, err)
+	})
+}
+
+// A fatal test ends at Fatal.
+type fatal struct {
+	testing.TB
+	message string
+}
+
+func (f *fatal) Helper() {}
+
+func (f *fatal) Fatal(args ...any) {
+	f.message = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func TestInBubbleFailsOutsideOfABubble(t *testing.T) {
+	var f fatal
+	var all sync.WaitGroup
+	all.Go(func() { redistest.InBubble(&f) })
+	all.Wait()
+	assert.Contains(t, f.message, "outside of a bubble")
+}
+
+func TestDialWithoutABubble(t *testing.T) {
+	s := redistest.Start(t)
+	b, _ := cabled(t, s)
+	mine, theirs := process(t, b).NewLock("work"), process(t, s.Backend()).NewLock("work")
+	require.NoError(t, mine.Lock(t.Context()))
+	locked, err := theirs.IsLocked(t.Context())
+	require.NoError(t, err)
+	assert.True(t, locked)
+	require.NoError(t, mine.Unlock(t.Context()))
 }
