@@ -38,7 +38,9 @@ func onlyWithoutAServer(t *testing.T) {
 
 func TestConformanceEmbedded(t *testing.T) {
 	t.Parallel()
-	backendtest.Run(t, func(t *testing.T) backend.Backend { return redistest.Start(t).Backend() }, backendtest.InParallel())
+	backendtest.Run(t, func(t *testing.T) backend.Backend {
+		return redistest.InBubble(t).Backend()
+	}, backendtest.InBubble(), backendtest.InParallel())
 }
 
 func TestConformanceRedis(t *testing.T) {
@@ -122,10 +124,10 @@ func TestConformancePlainEmbedded(t *testing.T) {
 	onlyWithoutAServer(t)
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
-		b, err := redisbackend.New(redistest.Start(t).Client(), redisbackend.WithoutScripts())
+		b, err := redisbackend.New(redistest.InBubble(t).Client(), redisbackend.WithoutScripts())
 		require.NoError(t, err)
 		return b
-	}, backendtest.InParallel())
+	}, backendtest.InBubble(), backendtest.InParallel())
 }
 
 func TestConformanceRedisson(t *testing.T) {
