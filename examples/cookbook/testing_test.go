@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -69,17 +70,19 @@ func TestALockOnWhateverRedisThereIs(t *testing.T) {
 }
 
 func TestAWaiterIsNext(t *testing.T) {
-	server := redistest.Start(t)
-	mine, theirs := process(t, server).NewLock("work"), process(t, server).NewLock("work")
-	require.NoError(t, mine.Lock(t.Context()))
-	got := make(chan error)
-	go func() { got <- theirs.Do(t.Context(), func(context.Context) error { return nil }) }()
-	require.Eventually(t, func() bool { // no sleep: look until the other stands in line
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		mine, theirs := process(t, server).NewLock("work"), process(t, server).NewLock("work")
+		require.NoError(t, mine.Lock(t.Context()))
+		got := make(chan error)
+		go func() { got <- theirs.Do(t.Context(), func(context.Context) error { return nil }) }()
+		synctest.Wait() // now the other stands in line
 		state, err := mine.Inspect(t.Context())
-		return err == nil && len(state.Waiting) == 1
-	}, time.Minute, time.Millisecond)
-	require.NoError(t, mine.Unlock(t.Context()))
-	require.NoError(t, <-got)
+		require.NoError(t, err)
+		assert.Len(t, state.Waiting, 1)
+		require.NoError(t, mine.Unlock(t.Context()))
+		require.NoError(t, <-got)
+	})
 }
 
 // flush makes Redis forget every lock, as a failover does that lost the last writes.
@@ -102,16 +105,54 @@ func TestTheWorkEndsWhenTheLockIsLost(t *testing.T) {
 }
 
 func TestTheWorkEndsWhenRedisIsGone(t *testing.T) {
-	server := redistest.Start(t)
-	session, err := reentrant.NewSession(server.Backend(), reentrant.WithLease(300*time.Millisecond))
-	require.NoError(t, err)
-	defer func() { _ = session.Close(context.Background()) }() // the server is gone
-	err = session.NewLock("work").Do(t.Context(), func(ctx context.Context) error {
-		server.Close() // and it does not come back
-		<-ctx.Done()   // when the lease ends, before Redis could have given the lock to another
-		return context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) { // virtual time: see below
+		server := redistest.InBubble(t)
+		err := process(t, server).NewLock("work").Do(t.Context(), func(ctx context.Context) error {
+			server.Close() // and it does not come back
+			<-ctx.Done()   // when the lease ends, before Redis could have given the lock to another
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, reentrant.ErrLost)
 	})
-	require.ErrorIs(t, err, reentrant.ErrLost)
+}
+
+func TestStepsAreTakenForHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		lock := process(t, server).NewLock("work")
+		steps := 0
+		err := Every(t.Context(), lock, time.Hour, func(ctx context.Context) error {
+			if steps++; steps == 5 {
+				flush(t, server)
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, 5, steps)
+	})
+}
+
+func TestAnotherProcessTakesOverWhenTheLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		client, err := rueidis.NewClient(server.ClientOption()) // of a process that loses its connections
+		require.NoError(t, err)
+		backend, err := redisbackend.New(client)
+		require.NoError(t, err)
+		session, err := reentrant.NewSession(backend, reentrant.WithLease(time.Minute))
+		require.NoError(t, err)
+		defer func() { _ = session.Close(context.Background()) }()
+		mine, theirs := session.NewLock("work"), process(t, server).NewLock("work")
+
+		require.NoError(t, mine.Lock(t.Context()))
+		ends := time.Now().Add(time.Minute)
+		client.Close()
+		<-mine.Lost(t.Context())
+		assert.True(t, time.Now().Before(ends), "the work ends before another's begins")
+		require.NoError(t, theirs.Lock(t.Context()))
+		assert.WithinRange(t, time.Now(), ends, ends.Add(time.Second))
+		require.NoError(t, theirs.Unlock(t.Context()))
+	})
 }
 
 // lostAfter is a Section that is lost after a while.
@@ -141,7 +182,7 @@ func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
 
 func TestASessionOnYourOwnBackend(t *testing.T) {
 	newBackend := func(t *testing.T) backend.Backend {
-		return redistest.Start(t).Backend() // here: yours
+		return redistest.InBubble(t).Backend() // here: yours
 	}
-	backendtest.Run(t, newBackend, backendtest.InParallel())
+	backendtest.Run(t, newBackend, backendtest.InBubble())
 }
