@@ -5,8 +5,8 @@
 //	server := redistest.Start(t)
 //	session, err := reentrant.NewSession(server.Backend())
 //
-// In a bubble of testing/synctest it has no port, and its clock is the bubble's. An hour of renewals, or the end of a
-// lease to the nanosecond, then takes no time:
+// In a bubble of testing/synctest it has no port, and its clock is the bubble's. An hour of renewals takes half a second
+// there, and a lease ends at an exact moment:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		server := redistest.InBubble(t)
@@ -39,8 +39,8 @@ type Server struct {
 	options rueidis.ClientOption // immutable
 	client  rueidis.Client
 	backend *redisbackend.Backend
-	mu      sync.Mutex // acquired before redis's own mutex
-	closed  bool       // written under mu
+	mu      sync.Mutex // for setting the clock, which never goes back, and for closed; acquired before redis's own mutex
+	closed  bool       // no connection is made any more
 }
 
 // Start starts a server that is closed when the test ends.
@@ -155,7 +155,8 @@ func (s *Server) Addr() string { return s.redis.Addr() }
 func (s *Server) Client() rueidis.Client { return s.client }
 
 // ClientOption returns the options of Client, for another client: for that of another process, or one whose connections
-// fail, with a DialCtxFn that wraps those of Dial.
+// fail, with a DialCtxFn that wraps those of Dial. In a bubble it sends no PING each second to find out that a connection
+// has fallen silent, unless Dialer.KeepAlive is set.
 func (s *Server) ClientOption() rueidis.ClientOption {
 	o := s.options
 	o.InitAddress = slices.Clone(o.InitAddress)
