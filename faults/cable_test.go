@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/relock-go/relock/redisbackend/redistest"
+)
+
+// A cable carries the connections of one process of a simulation to the server, and can break them as a link does: in
+// virtual time, and without sockets.
+type cable struct {
+	server *redistest.Server
+	copies sync.WaitGroup // late copies on their way
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	up, down fault
+	strands  map[*strand]struct{}
+}
+
+// A strand is one connection that goes through a cable.
+type strand struct {
+	client, server net.Conn // the cable's ends
+	lost           bool     // something was dropped, so nothing more can pass; cable.mu
+}
+
+// A parcel is what one end has written at once, and when the other gets it.
+type parcel struct {
+	data []byte
+	due  time.Time
+}
+
+const (
+	slowest  = 3 * time.Second // more than a session gives a command
+	lastCopy = 30 * time.Second
+	copyOne  = 20 // one in so many requests arrives a second time
+	inFlight = 1024
+)
+
+var errCut = errors.New("the cable is cut")
+
+func newCable(server *redistest.Server, random *rand.Rand) *cable {
+	return &cable{server: server, random: random, strands: make(map[*strand]struct{})}
+}
+
+// dial is a DialCtxFn for rueidis.
+func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.up == cutting {
+		return nil, errCut
+	}
+	server, err := c.server.Dial()
+	if err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	conn := &strand{client: far, server: server}
+	c.strands[conn] = struct{}{}
+	go c.carry(conn, far, server, &c.up)
+	go c.carry(conn, server, far, &c.down)
+	return near, nil
+}
+
+// turn changes the faults. Connections that have lost something, and all if the cable is cut, are closed.
+func (c *cable) turn(up, down fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.up, c.down = up, down
+	for conn := range c.strands {
+		if conn.lost || up == cutting {
+			c.shut(conn)
+		}
+	}
+}
+
+// shut closes a connection. c.mu is held.
+func (c *cable) shut(conn *strand) {
+	delete(c.strands, conn)
+	_ = conn.client.Close()
+	_ = conn.server.Close()
+}
+
+// carry passes on what is written in one direction, until the connection is closed.
+func (c *cable) carry(conn *strand, from, to net.Conn, f *fault) {
+	parcels := make(chan parcel, inFlight)
+	go c.collect(from, parcels, f)
+	for p := range parcels {
+		time.Sleep(time.Until(p.due))
+		if c.passes(conn, f) {
+			_, _ = to.Write(p.data) // an end that is closed ends both directions
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut(conn)
+}
+
+// collect reads what is written.
+func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
+	defer close(parcels)
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		parcels <- c.parcel(bytes.Clone(buffer[:n]), f)
+	}
+}
+
+func (c *cable) parcel(data []byte, f *fault) parcel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due := time.Now()
+	if *f == delaying {
+		due = due.Add(time.Duration(c.random.Int64N(int64(slowest))))
+	}
+	if f == &c.up && bytes.Contains(data, []byte("EVALSHA")) && c.random.IntN(copyOne) == 0 {
+		late := time.Duration(c.random.Int64N(int64(lastCopy)))
+		c.copies.Go(func() { c.copy(data, late) })
+	}
+	return parcel{data, due}
+}
+
+// copy sends a request a second time, over a connection of its own. Nothing reads the reply.
+func (c *cable) copy(data []byte, late time.Duration) {
+	time.Sleep(late)
+	conn, err := c.server.Dial()
+	if err != nil {
+		return
+	}
+	_, _ = conn.Write(data)
+	time.Sleep(time.Second) // until it has been executed
+	_ = conn.Close()
+}
+
+// passes reports whether the next parcel arrives.
+func (c *cable) passes(conn *strand, f *fault) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn.lost = conn.lost || *f == dropping
+	return !conn.lost
+}
