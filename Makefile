@@ -3,11 +3,12 @@
 COUNT    ?= 20
 FUZZTIME ?= 30s
 DURATION ?= 4h
+HOURS    ?= 100
 BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check ci
+.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 
 nightly: ## histories of processes under random faults (DURATION=4h)
 	go test ./faults -run Histories -duration $(DURATION) -timeout 0 -v
+
+simulate: ## processes under random faults in virtual time (HOURS=100), some two seconds for an hour
+	go test ./faults -run Simulation -hours $(HOURS) -timeout 0 -v
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work

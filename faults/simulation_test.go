@@ -34,8 +34,10 @@ const (
 	simWorkers   = 2
 	simLease     = 30 * time.Second
 	simHeartbeat = 5 * time.Second
-	simLeast     = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
-	simPatience  = 10 * time.Minute                                      // in virtual time
+	simPatience  = 10 * time.Minute // in virtual time
+
+	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
+	simLeastCohort = min(simLease/3, simHeartbeat) - simHeartbeat/10
 )
 
 // Processes with clients of their own use locks of one server in virtual time, while connections are cut, slow or
@@ -69,7 +71,7 @@ type world struct {
 	seed   uint64
 	server *redistest.Server
 	start  time.Time
-	born   int
+	born   uint64
 	ending sync.WaitGroup // processes that have died
 
 	mu      sync.Mutex
@@ -108,6 +110,10 @@ func (w *world) play(t *testing.T) {
 	}
 }
 
+// The seed decides what kind of world it is: whether the server forgets, and whether most sessions are WithCohort.
+func (w *world) forgetful() bool { return w.seed%2 == 0 }
+func (w *world) cohorts() bool   { return w.seed%4 >= 2 }
+
 func (w *world) locks() []string { return []string{"left", "right"} }
 
 // now is the virtual time. No two readings are equal: a command takes no virtual time, but it has an order.
@@ -144,7 +150,7 @@ func (w *world) rage(alive []*process) {
 			w.kill(p)
 			alive[i] = w.begin()
 		case 1:
-			if w.seed%2 == 0 {
+			if w.forgetful() {
 				w.flush()
 			}
 		case 2:
@@ -220,7 +226,11 @@ func (w *world) within(what string, ok func() bool) {
 }
 
 func (w *world) judge(t *testing.T) history.Verdict {
-	v := history.Judge(history.History{Ops: w.ops, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease, Least: simLeast})
+	h := history.History{Ops: w.ops, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease, Least: simLeast, Local: w.cohorts()}
+	if w.cohorts() {
+		h.Least = simLeastCohort
+	}
+	v := history.Judge(h)
 	for _, f := range v.Findings {
 		assert.Fail(t, f.String())
 	}
@@ -242,18 +252,19 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 // A process is a session, its client, the cable between the client and the server, and its workers.
 type process struct {
 	*world
-	name  string
-	cable *cable
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	name   string
+	number uint64
+	cable  *cable
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
 }
 
 // begin starts a process.
 func (w *world) begin() *process {
 	w.born++
 	ctx, stop := context.WithCancel(context.Background())
-	p := &process{world: w, name: fmt.Sprintf("p%d", w.born), stop: stop}
-	p.cable = newCable(w.server, w.random(uint64(100*w.born)))
+	p := &process{world: w, name: fmt.Sprintf("p%d", w.born), number: w.born, stop: stop}
+	p.cable = newCable(w.server, w.random(p.number*100))
 	w.note("%s begins", p.name)
 	p.ended.Go(func() {
 		if err := p.run(ctx); err != nil {
@@ -277,19 +288,27 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := reentrant.NewSession(backend, reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat))
+	session, err := reentrant.NewSession(backend, p.options()...)
 	if err != nil {
 		return err
 	}
 	var all sync.WaitGroup
 	for i := range simWorkers {
-		worker := &hand{process: p, session: session, name: clientName(p.name, i), random: p.random(uint64(100*p.born + i + 1))}
+		worker := &hand{process: p, session: session, name: clientName(p.name, i), random: p.random(p.number*100 + uint64(i) + 1)}
 		all.Go(func() { worker.work(ctx) })
 	}
 	all.Wait()
 	closing, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return session.Close(closing)
+}
+
+func (p *process) options() []reentrant.Option {
+	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
+	if p.cohorts() && p.number%simProcesses != 0 {
+		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simHeartbeat/2))
+	}
+	return opts
 }
 
 // kill ends a process at once, as far as others can see.
