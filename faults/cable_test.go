@@ -8,7 +8,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
@@ -17,7 +23,7 @@ import (
 // virtual time, and without sockets.
 type cable struct {
 	server *redistest.Server
-	copies sync.WaitGroup // late copies on their way
+	busy   sync.WaitGroup // connections, and late copies on their way
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -38,7 +44,9 @@ type parcel struct {
 }
 
 const (
+	usual    = 20 * time.Millisecond
 	slowest  = 3 * time.Second // more than a session gives a command
+	slowOne  = 100             // one in so many parcels is slow, also without a fault
 	lastCopy = 30 * time.Second
 	copyOne  = 20 // one in so many requests arrives a second time
 	inFlight = 1024
@@ -64,8 +72,8 @@ func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Con
 	near, far := net.Pipe()
 	conn := &strand{client: far, server: server}
 	c.strands[conn] = struct{}{}
-	go c.carry(conn, far, server, &c.up)
-	go c.carry(conn, server, far, &c.down)
+	c.busy.Go(func() { c.carry(conn, far, server, &c.up) })
+	c.busy.Go(func() { c.carry(conn, server, far, &c.down) })
 	return near, nil
 }
 
@@ -119,13 +127,14 @@ func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
 func (c *cable) parcel(data []byte, f *fault) parcel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	due := time.Now()
-	if *f == delaying {
-		due = due.Add(time.Duration(c.random.Int64N(int64(slowest))))
+	most := usual
+	if *f == delaying || c.random.IntN(slowOne) == 0 {
+		most = slowest
 	}
+	due := time.Now().Add(time.Duration(c.random.Int64N(int64(most))))
 	if f == &c.up && bytes.Contains(data, []byte("EVALSHA")) && c.random.IntN(copyOne) == 0 {
 		late := time.Duration(c.random.Int64N(int64(lastCopy)))
-		c.copies.Go(func() { c.copy(data, late) })
+		c.busy.Go(func() { c.copy(data, late) })
 	}
 	return parcel{data, due}
 }
@@ -148,4 +157,66 @@ func (c *cable) passes(conn *strand, f *fault) bool {
 	defer c.mu.Unlock()
 	conn.lost = conn.lost || *f == dropping
 	return !conn.lost
+}
+
+// Without its faults a cable would make every simulation succeed.
+func TestACableBreaks(t *testing.T) {
+	for name, test := range map[string]struct {
+		up, down         fault
+		arrives, replies bool
+	}{
+		"passing":           {passing, passing, true, true},
+		"slow":              {delaying, delaying, true, true},
+		"requests are lost": {dropping, passing, false, false},
+		"replies are lost":  {passing, dropping, true, false},
+		"cut":               {cutting, cutting, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := redistest.InBubble(t)
+				c := newCable(server, rand.New(rand.NewPCG(1, 1)))
+				conn, err := c.dial(t.Context(), "", nil, nil)
+				require.NoError(t, err)
+				c.turn(test.up, test.down)
+				start := time.Now()
+				_, _ = conn.Write([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"))
+				_ = conn.SetDeadline(start.Add(2 * slowest))
+				n, _ := conn.Read(make([]byte, len("+OK\r\n")))
+				assert.Equal(t, test.replies, n > 0)
+				if test.up == delaying {
+					assert.Greater(t, time.Since(start), 2*usual)
+				}
+				is, err := server.Client().Do(t.Context(), server.Client().B().Exists().Key("k").Build()).AsBool()
+				require.NoError(t, err)
+				assert.Equal(t, test.arrives, is)
+				c.turn(passing, passing)
+				_, err = conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+				assert.Equal(t, test.replies, err == nil, "a connection that has lost something is closed")
+				_ = conn.Close()
+				c.busy.Wait()
+			})
+		})
+	}
+}
+
+func TestACableRepeatsRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		c := newCable(server, rand.New(rand.NewPCG(1, 1)))
+		option := server.ClientOption()
+		option.DialCtxFn = c.dial
+		client, err := rueidis.NewClient(option)
+		require.NoError(t, err)
+		defer c.busy.Wait()
+		defer client.Close()
+		const times = 10 * copyOne
+		add := rueidis.NewLuaScript("return redis.call('INCR', KEYS[1])")
+		for range times {
+			require.NoError(t, add.Exec(t.Context(), client, []string{"sum"}, nil).Error())
+		}
+		time.Sleep(2 * lastCopy)
+		sum, err := client.Do(t.Context(), client.B().Get().Key("sum").Build()).AsInt64()
+		require.NoError(t, err)
+		assert.Greater(t, sum, int64(times))
+	})
 }

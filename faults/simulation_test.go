@@ -102,7 +102,7 @@ func (w *world) play(t *testing.T) {
 	}
 	for _, p := range alive {
 		p.ended.Wait()
-		p.cable.copies.Wait()
+		p.cable.busy.Wait()
 	}
 	w.ending.Wait()
 	for _, lock := range w.locks() {
@@ -326,7 +326,7 @@ func (w *world) kill(p *process) {
 	w.mu.Unlock()
 	p.stop()
 	w.ending.Go(p.ended.Wait)
-	w.ending.Go(p.cable.copies.Wait)
+	w.ending.Go(p.cable.busy.Wait)
 }
 
 // A hand is a worker of a process.
@@ -343,7 +343,7 @@ func (h *hand) work(ctx context.Context) {
 		if h.acquire(ctx, l) {
 			h.section(ctx, l)
 		}
-		time.Sleep(between(h.random, 0, 20*time.Second))
+		time.Sleep(between(h.random, 0, simHeartbeat))
 	}
 }
 
