@@ -22,5 +22,6 @@
 //	11  a clock jumps                   TestRankedClockJumps
 //	12  it costs more than it may       TestRankedASectionTakesTwoCommands
 //
-// Read-write locks and semaphores have rounds of their own in TestHistories.
+// Read-write locks and semaphores have rounds of their own in TestHistories. TestSimulation does a part of TestHistories
+// in virtual time, on the embedded Redis.
 package faults

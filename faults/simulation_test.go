@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,18 +52,25 @@ func TestSimulation(t *testing.T) {
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)
 	}
-	var holds, lost int
 	rounds := uint64(max(1, *hours*float64(time.Hour)/float64(simulated)))
-	for i := first; i < first+rounds && !t.Failed(); i++ {
-		t.Run(fmt.Sprintf("seed=%d", i), func(t *testing.T) {
-			w := &world{seed: i, open: make(map[string]history.Op), deaths: make(map[string]int64), turns: make(map[string]int)}
-			synctest.Test(t, w.play)
-			v := w.judge(t)
-			holds, lost = holds+v.Holds, lost+v.Lost
-		})
-	}
-	t.Logf("%v: %d holds, %d of them lost", time.Duration(rounds)*simulated, holds, lost)
-	assert.Positive(t, holds)
+	var holds, lost atomic.Int64
+	t.Run("worlds", func(all *testing.T) {
+		for i := first; i < first+rounds; i++ {
+			all.Run(fmt.Sprintf("seed=%d", i), func(t *testing.T) {
+				t.Parallel()
+				if all.Failed() {
+					t.Skip("another world has failed")
+				}
+				w := &world{seed: i, open: make(map[string]history.Op), deaths: make(map[string]int64), turns: make(map[string]int)}
+				synctest.Test(t, w.play)
+				v := w.judge(t)
+				holds.Add(int64(v.Holds))
+				lost.Add(int64(v.Lost))
+			})
+		}
+	})
+	t.Logf("%v: %d holds, %d of them lost", time.Duration(rounds)*simulated, holds.Load(), lost.Load())
+	assert.Positive(t, holds.Load())
 }
 
 // A world is a server, the processes that use it, and what happens to them.
