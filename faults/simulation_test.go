@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -61,7 +62,7 @@ func TestSimulation(t *testing.T) {
 				if all.Failed() {
 					t.Skip("another world has failed")
 				}
-				w := &world{seed: i, open: make(map[string]history.Op), deaths: make(map[string]int64), turns: make(map[string]int)}
+				w := newWorld(i)
 				synctest.Test(t, w.play)
 				v := w.judge(t)
 				holds.Add(int64(v.Holds))
@@ -90,6 +91,26 @@ type world struct {
 	forgets []history.Span
 	turns   map[string]int // the number of times that a worker had a lock
 	diary   []string
+
+	holds     map[string]held  // by client and lock: the last that it had
+	repaired  map[string]int64 // when the last fault that concerned a process was over
+	unfounded []string         // holds that were lost though nothing had happened
+}
+
+// held is a hold.
+type held struct {
+	token uint64
+	since int64
+}
+
+// broken is a time of repair that has not come.
+const broken = math.MaxInt64 / 2
+
+func newWorld(seed uint64) *world {
+	return &world{
+		seed: seed, open: make(map[string]history.Op), deaths: make(map[string]int64), turns: make(map[string]int),
+		holds: make(map[string]held), repaired: make(map[string]int64),
+	}
 }
 
 func (w *world) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
@@ -179,20 +200,44 @@ func (w *world) rage(alive []*process) {
 func (w *world) breaks(p *process, what string, up, down fault, random *rand.Rand) {
 	d := between(random, time.Second, simLease*3/2)
 	w.note("the cable of %s %s for %v", p.name, what, d)
+	w.concerns(p.name, broken)
 	p.cable.turn(up, down)
 	time.Sleep(d)
 	p.cable.turn(passing, passing)
 	w.note("the cable of %s is repaired", p.name)
+	w.concerns(p.name, w.now())
+}
+
+// concerns records that a fault concerns a process, until it is over.
+func (w *world) concerns(process string, over int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.repaired[process] = over
+}
+
+// lost checks that a loss has a reason: that a fault concerned the process during its hold, or within a lease before. Its
+// owners may have handed the lock to each other since. w.mu is held.
+func (w *world) lost(op history.Op) {
+	h := w.holds[op.Client+op.Lock]
+	over := w.repaired[op.Process]
+	for _, f := range w.forgets {
+		over = max(over, f.To)
+	}
+	if h.since > over+simLease.Nanoseconds() {
+		w.unfounded = append(w.unfounded, fmt.Sprintf("%s lost %s at %v though nothing had happened since %v",
+			op.Client, op.Lock, time.Duration(op.Return), time.Duration(over)))
+	}
 }
 
 func (w *world) flush() {
-	from := w.now()
+	w.mu.Lock()
+	w.noteLocked("the server forgets")
+	w.forgets = append(w.forgets, history.Span{From: w.nowLocked(), To: broken})
+	w.mu.Unlock()
 	w.command("FLUSHALL")
-	w.note("the server forgets")
-	to := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forgets = append(w.forgets, history.Span{From: from, To: to})
+	w.forgets[len(w.forgets)-1].To = w.nowLocked()
 }
 
 func (w *world) command(words ...string) {
@@ -242,6 +287,7 @@ func (w *world) judge(t *testing.T) history.Verdict {
 	for _, f := range v.Findings {
 		assert.Fail(t, f.String())
 	}
+	assert.Empty(t, w.unfounded)
 	if t.Failed() {
 		dir, err := os.MkdirTemp("", "relock-simulation-") //nolint:usetesting // it outlives the test
 		require.NoError(t, err)
@@ -439,8 +485,19 @@ func (h *hand) record(l *reentrant.Lock, kind history.Kind, run func() (uint64, 
 	delete(h.open, op.Client)
 	h.ops = append(h.ops, op)
 	h.noteLocked("%s  %s %s, called %v: %s %d %s", op.Client, op.Kind, op.Lock, time.Duration(op.Call), op.Outcome, op.Token, op.Note)
-	if kind == history.Acquire && op.Outcome == history.OK {
-		h.turns[op.Client]++
-	}
+	h.learn(op)
 	return op
+}
+
+// learn keeps what an operation shows. w.mu is held.
+func (w *world) learn(op history.Op) {
+	switch of := op.Client + op.Lock; {
+	case op.Outcome == history.Lost:
+		w.lost(op)
+	case op.Kind == history.Acquire && op.Outcome == history.OK:
+		w.turns[op.Client]++
+		if w.holds[of].token != op.Token {
+			w.holds[of] = held{op.Token, op.Call}
+		}
+	}
 }
