@@ -39,8 +39,10 @@ type strand struct {
 
 // A parcel is what one end has written at once, and when the other gets it.
 type parcel struct {
-	data []byte
-	due  time.Time
+	data  []byte
+	due   time.Time
+	twice bool // a copy arrives, too, so much later
+	late  time.Duration
 }
 
 const (
@@ -105,6 +107,9 @@ func (c *cable) carry(conn *strand, from, to net.Conn, f *fault) {
 		if c.passes(conn, f) {
 			_, _ = to.Write(p.data) // an end that is closed ends both directions
 		}
+		if p.twice { // never before the first: the client knows of all that it sends again
+			c.busy.Go(func() { c.copy(p.data, p.late) })
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,12 +136,12 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	if *f == delaying || c.random.IntN(slowOne) == 0 {
 		most = slowest
 	}
-	due := time.Now().Add(time.Duration(c.random.Int64N(int64(most))))
-	if f == &c.up && bytes.Contains(data, []byte("EVALSHA")) && c.random.IntN(copyOne) == 0 {
-		late := time.Duration(c.random.Int64N(int64(lastCopy)))
-		c.busy.Go(func() { c.copy(data, late) })
+	return parcel{
+		data:  data,
+		due:   time.Now().Add(time.Duration(c.random.Int64N(int64(most)))),
+		twice: f == &c.up && bytes.Contains(data, []byte("EVALSHA")) && c.random.IntN(copyOne) == 0,
+		late:  time.Duration(c.random.Int64N(int64(lastCopy))),
 	}
-	return parcel{data, due}
 }
 
 // copy sends a request a second time, over a connection of its own. Nothing reads the reply.
