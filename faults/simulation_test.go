@@ -321,8 +321,11 @@ func (w *world) begin() *process {
 	p.cable = newCable(w.server, w.random(p.number*100))
 	w.note("%s begins", p.name)
 	p.ended.Go(func() {
-		if err := p.run(ctx); err != nil {
-			p.note("%s: %v", p.name, err)
+		for ctx.Err() == nil { // a fault may keep it from opening its session
+			if err := p.run(ctx); err != nil {
+				p.note("%s: %v", p.name, err)
+				time.Sleep(time.Second)
+			}
 		}
 	})
 	return p
