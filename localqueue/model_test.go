@@ -208,7 +208,7 @@ func (m *model) lock(id int, owner string) {
 			if holds == MaxHolds {
 				m.results[id] = errTooManyHolds
 			}
-			m.settle(min(holds+1, MaxHolds))
+			m.settle(min(holds, MaxHolds-1) + 1) // MaxHolds+1 is no int where that has 32 bits
 		}}, false)
 	}
 }

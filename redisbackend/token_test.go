@@ -88,11 +88,12 @@ func TestARecordWithForgedTokensIsRefused(t *testing.T) {
 // A number that is out of bounds is refused before it is sent.
 func TestNumbersOutOfBoundsAreNotSent(t *testing.T) {
 	s := embedded(t)
+	tooMany := int64(1) << 31
 	for _, s := range []*site{s, s.withoutScripts()} {
 		m := s.join("m")
 		for name, change := range map[string]func(*backend.AcquireRequest){
 			"epoch":    func(r *backend.AcquireRequest) { r.Epoch = 1 << 53 },
-			"holds":    func(r *backend.AcquireRequest) { r.Holds = 1 << 31 },
+			"holds":    func(r *backend.AcquireRequest) { r.Holds = int(tooMany) }, // negative where int has 32 bits
 			"tokens":   func(r *backend.AcquireRequest) { r.Tokens = 1<<16 + 1 },
 			"negative": func(r *backend.AcquireRequest) { r.Tokens = -1 },
 		} {

@@ -127,10 +127,11 @@ func unbelieved(t *testing.T, err error) {
 
 // An impossible number of holds would make the local queue panic while the lock's mutex is held.
 func TestAnImpossibleReplyToResumeIsAnError(t *testing.T) {
+	tooMany := int64(math.MaxInt32) + 1
 	for name, lie := range map[string]func(*backend.ResumeReply){
 		"no holds":       func(r *backend.ResumeReply) { r.Holds = 0 },
 		"negative holds": func(r *backend.ResumeReply) { r.Holds = -1 },
-		"too many holds": func(r *backend.ResumeReply) { r.Holds = math.MaxInt },
+		"too many holds": func(r *backend.ResumeReply) { r.Holds = int(tooMany) }, // negative where int has 32 bits
 		"no token":       func(r *backend.ResumeReply) { r.Token = 0 },
 		"no status":      func(r *backend.ResumeReply) { r.Status = 0 },
 		"odd status":     func(r *backend.ResumeReply) { r.Status = 100 },

@@ -336,7 +336,8 @@ func TestASemaphoreWithoutPermitsFailsWithTheWordsOfItsConstructor(t *testing.T)
 		b := memory.New()
 		s := newSession(t, b)
 		sent := b.Commands()
-		for _, permits := range []int{0, -1, math.MaxInt32 + 1} {
+		tooMany := int64(math.MaxInt32) + 1
+		for _, permits := range []int{0, -1, int(tooMany)} { // negative where int has 32 bits
 			m := s.NewSemaphore("x", permits)
 			nothing := func(context.Context) error { return errors.New("fn runs") }
 			for _, ctx := range []context.Context{t.Context(), nil} {

@@ -203,7 +203,7 @@ func (q *RW[O]) ExitAll(owner O) (reads, writes int, look bool) {
 // would have more than [MaxHolds] of a side.
 func (q *RW[O]) AddHolds(owner O, reads, writes int) bool {
 	q.mu.Lock()
-	ok := q.writesLocked(owner) > 0 && q.writes <= MaxHolds-writes
+	ok := q.writesLocked(owner) > 0 && writes <= MaxHolds-q.writes
 	if ok {
 		s, _ := q.shard(owner)
 		s.lock()

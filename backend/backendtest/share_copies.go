@@ -431,11 +431,12 @@ func kindOfPermits(t *test) {
 
 func badShares(t *test) {
 	a := t.sharers(1)[0]
+	tooHigh := int64(all) + 1
 	for what, change := range map[string]shareWith{
 		"no kind":             func(r *backend.ShareRequest) { r.Kind = 0 },
 		"an unknown kind":     func(r *backend.ShareRequest) { r.Kind = 9 },
 		"limit 0":             func(r *backend.ShareRequest) { r.Limit = 0 },
-		"a limit too high":    func(r *backend.ShareRequest) { r.Limit = all + 1 },
+		"a limit too high":    func(r *backend.ShareRequest) { r.Limit = int(tooHigh) }, // negative where int has 32 bits
 		"least above limit":   func(r *backend.ShareRequest) { r.Limit, r.Want, r.Least = 3, 4, 4 },
 		"least above want":    func(r *backend.ShareRequest) { r.Least = 3 },
 		"least 0":             func(r *backend.ShareRequest) { r.Least = 0 },

@@ -70,5 +70,5 @@ func TestTheSummaryIsExact(t *testing.T) {
 func TestTheSummaryOfNothing(t *testing.T) {
 	p := newPermits(t)
 	assert.Equal(t, protocol.Summary{First: 1, Soonest: protocol.Never}, p.Summary())
-	assert.EqualValues(t, 9007199254740991, protocol.Never.Microseconds())
+	assert.Equal(t, int64(9007199254740991), protocol.Never.Microseconds())
 }
