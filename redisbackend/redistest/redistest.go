@@ -18,9 +18,12 @@ package redistest
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,7 +52,8 @@ func Start(tb testing.TB) *Server {
 	return started(tb, New)
 }
 
-// New starts a server on a free loopback port.
+// New starts a server on a free loopback port. It returns an error where int has 32 bits: there the embedded Redis cuts
+// the numbers that scripts return.
 func New() (*Server, error) {
 	s := newServer()
 	if err := s.redis.StartAddr("127.0.0.1:0"); err != nil {
@@ -114,9 +118,13 @@ func newServer() *Server {
 	return s
 }
 
+var errTooNarrow = errors.New("the embedded Redis needs an int of 64 bits: use a real one on " + runtime.GOARCH)
+
 // open opens the server's own client. If that fails it closes the server.
 func (s *Server) open() (_ *Server, err error) {
-	if s.client, err = rueidis.NewClient(s.options); err == nil {
+	if strconv.IntSize == 32 {
+		err = errTooNarrow
+	} else if s.client, err = rueidis.NewClient(s.options); err == nil {
 		s.backend, err = redisbackend.New(s.client)
 	}
 	if err != nil {
