@@ -125,12 +125,14 @@ func TestWithoutNodeNumbersIDsAreDrawnTwice(t *testing.T) {
 }
 
 func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
 	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 	for _, signal := range signals[:testsize.Of(2, 1)] {
 		folder := t.TempDir()
 		t.Setenv("TMPDIR", folder)
 		var stdout strings.Builder
-		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
+		interrupt := sync.OnceFunc(func() { assert.NoError(t, self.Signal(signal)) })
 		status := parentMain([]string{"-keys=5000", "-processes=2"}, &stdout, &trigger{after: "of 5000 keys", do: interrupt})
 		assert.Equal(t, screen.ExitInterrupted, status)
 		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 5000`, stdout.String())

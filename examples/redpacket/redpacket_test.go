@@ -96,10 +96,12 @@ func TestWithoutALockThereIsTheft(t *testing.T) {
 }
 
 func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
 	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 	for _, signal := range signals[:testsize.Of(2, 1)] {
 		var stdout strings.Builder
-		interrupt := sync.OnceFunc(func() { assert.NoError(t, syscall.Kill(os.Getpid(), signal)) })
+		interrupt := sync.OnceFunc(func() { assert.NoError(t, self.Signal(signal)) })
 		status := parentMain([]string{"-openids=20", "-requests=600", "-processes=2"}, &stdout, &trigger{after: "of 12000 requests", do: interrupt})
 		assert.Equal(t, screen.ExitInterrupted, status)
 		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 12000`, stdout.String())

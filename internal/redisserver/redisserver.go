@@ -317,12 +317,6 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Freeze suspends the process, as an overloaded machine would: connections stay open and no command gets a reply.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
-
-// Thaw lets a frozen server go on.
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
-
 func (s *Server) signal(sig syscall.Signal) {
 	select {
 	case <-s.exited:
