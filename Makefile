@@ -8,7 +8,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check ci
+.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check release ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ mutant-edit: ## add mutants of a package, or repair a patch that no longer appli
 
 check: ## the checks to run before every commit
 	.ci/run format vet test lint
+
+release: ## make a release, and push nothing (VERSION=v0.1.0)
+	.ci/release $(VERSION)
 
 ci: ## all stages of .ci/run
 	.ci/run
