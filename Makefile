@@ -8,7 +8,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit check release ci
+.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit spec check release ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ mutants: ## seed faults into copies of the code, one at a time; the tests must f
 
 mutant-edit: ## add mutants of a package, or repair a patch that no longer applies (PKG=reentrant)
 	.ci/mutants -edit $(PKG)
+
+spec: ## the specification in TLA+, and whether it needs each of its rules (spec/README.md)
+	.ci/spec
 
 check: ## the checks to run before every commit
 	.ci/run format vet test lint
