@@ -56,7 +56,7 @@ func (e *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote 
 	if s.Dropped {
 		e.s.PutState(e) // the reference of the idle hold
 	}
-	err := error(core.ErrNotHeld) // with PassOn, this session has the lock, and the owner does not
+	err := core.ErrNotHeld // with PassOn, this session has the lock, and the owner does not
 	if s.Do == machine.AskAnew {
 		s, err = r.run(ctx)
 	}

@@ -189,9 +189,10 @@ func (u *shareUsers) Settle(terms sharedqueue.Terms) {
 		t.next, t.last, t.used = 1, 0, backend.Token(terms.Token)
 	default:
 		first := backend.Token(terms.First)
-		if t.units == allUnits {
+		switch t.units {
+		case allUnits:
 			first = max(first, t.next)
-		} else if t.units == 0 {
+		case 0:
 			t.used = 0
 		}
 		t.next, t.last = first, backend.Token(terms.Last)

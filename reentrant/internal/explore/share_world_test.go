@@ -379,8 +379,8 @@ func (x *shareStep) check() {
 // refusals checks that a try is refused only if other sessions wait, or if the units that it needs are in use by the
 // sessions that were asked.
 func (x *shareStep) refusals(before *sharedMemory, c shareCall, reply backend.ShareReply) {
-	if x.leftFlushes != x.flushes {
-		return // answers to tries that the server no longer knows
+	if x.leftFlushes != x.flushes || x.leftDeaths != x.deaths {
+		return // answers to tries that the server no longer knows, and of sessions that have died since
 	}
 	fresh := c.req.Try && reply.Status == backend.Shared && !reply.Placed && reply.Units < c.req.Least
 	for _, e := range before.shared.Entries {
@@ -523,7 +523,7 @@ func (x *shareStep) actions() (all []shareAction) {
 		switch {
 		case c.busy && x.leftFaults > 0:
 			all = append(all, shareAction{shareFails, int8(s), 0})
-		case !c.busy && c.woken && !(x.calm && x.repeats(s)):
+		case !c.busy && c.woken && (!x.calm || !x.repeats(s)):
 			all = append(all, shareAction{sends, int8(s), 0})
 		}
 		if x.leftDeaths > 0 && !c.plan.Idle() {
