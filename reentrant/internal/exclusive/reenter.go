@@ -60,7 +60,7 @@ func (e *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int,
 		return nil
 	}
 	e.mu.Unlock()
-	return e.operate(ctx, until, func(ctx context.Context, h *operation) (gone bool, err error) {
+	return e.operate(ctx, until, func(ctx context.Context, h operation) (gone bool, err error) {
 		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.number, Holds: holds}
 		if !h.lease.Fixed() {
 			req.Lease = h.span
@@ -83,7 +83,7 @@ type operation struct {
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
 // within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
-func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, *operation) (gone bool, err error)) error {
+func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, operation) (gone bool, err error)) error {
 	e.mu.Lock()
 	e.m.Operate()
 	e.mu.Unlock()
@@ -106,7 +106,7 @@ func (e *State) operate(ctx context.Context, until time.Time, command func(conte
 		},
 		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(o.lease.Remaining(time.Now()), 0)) },
 	}, func(call context.Context, _ core.Copy) (err error) {
-		gone, err = command(call, &o)
+		gone, err = command(call, o)
 		return core.WrapUnavailable(ctx, err)
 	})
 	e.mu.Lock()

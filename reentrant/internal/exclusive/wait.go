@@ -18,7 +18,7 @@ func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 	return l.holding(owner, func(e *State, holds int) error {
 		remote := e.remote.(backend.Conditions)
 		unknown, more := false, false
-		signal := func(ctx context.Context, h *operation) (gone bool, err error) {
+		signal := func(ctx context.Context, h operation) (gone bool, err error) {
 			req := backend.SignalRequest{Condition: condition, Epoch: h.epoch, Op: h.number, All: all}
 			reply, err := remote.Signal(ctx, req)
 			unknown = unknown || backend.OutcomeUnknown(err) || err == nil && !reply.Gone
@@ -150,7 +150,7 @@ func (e *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, h
 	e.m.StartLeaving() // until it is known whether the hold is gone
 	e.mu.Unlock()
 	unknown := false
-	send := func(ctx context.Context, h *operation) (gone bool, err error) {
+	send := func(ctx context.Context, h operation) (gone bool, err error) {
 		req.Epoch = h.epoch
 		status, err := t.Remote.Await(ctx, req)
 		if err == nil {
