@@ -95,5 +95,5 @@ check: ## the checks to run before every commit
 release: ## make a release, and push nothing (VERSION=v0.1.0)
 	.ci/release $(VERSION)
 
-ci: ## all stages of .ci/run
+ci: ## all stages of .ci/run but those of the night
 	.ci/run
