@@ -211,13 +211,17 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 			}
 		})
 		const tries = 200
-		succeeded := 0
+		succeeded, prompt := 0, 0
 		for range tries {
 			time.Sleep(rand.N(400 * time.Millisecond))
 			start := time.Now()
 			ok, err := writer.TryLock(t.Context())
 			require.NoError(t, err)
-			assert.LessOrEqual(t, time.Since(start), 2*trip)
+			took := time.Since(start)
+			assert.LessOrEqual(t, took, 3*trip, "the reader's session replies when its own command has returned")
+			if took <= 2*trip {
+				prompt++
+			}
 			if ok {
 				succeeded++
 				require.NoError(t, writer.Unlock(t.Context()))
@@ -225,8 +229,9 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 		}
 		cancel()
 		work.Wait()
-		t.Log(succeeded, "of", tries)
+		t.Log(succeeded, "of", tries, "succeeded, and", prompt, "had their reply within two trips")
 		assert.Greater(t, succeeded, tries*9/10)
+		assert.Greater(t, prompt, tries*9/10)
 	})
 }
 
