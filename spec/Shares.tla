@@ -34,7 +34,7 @@ Reply(kind, s, e, age, units, token) ==
 Replied(m, kind, units, token) == [Reply(kind, m.s, m.e, m.age, units, token) EXCEPT !.kept = m.keep]
 
 Ignored(m, ss) == \/ m.kind # "share" /\ ss[m.s].phase = "dead"
-                  \/ m.kind \notin {"share", "wanted"} /\ m.e # ss[m.s].epoch /\ Rule("own epoch")
+                  \/ m.kind \notin {"share", "wanted"} /\ m.e # ss[m.s].epoch
                   \/ m.kind = "wanted" /\ (ss[m.s].has = 0 \/ ss[m.s].wanted)
                   \/ m.kind = "share" /\ m.age > NotAfter /\ Rule("not after")
 Sent(old, new, ss) == {m \in old \cup new: ~Ignored(m, ss)}
