@@ -379,8 +379,8 @@ func (x *shareStep) check() {
 // refusals checks that a try is refused only if other sessions wait, or if the units that it needs are in use by the
 // sessions that were asked.
 func (x *shareStep) refusals(before *sharedMemory, c shareCall, reply backend.ShareReply) {
-	if x.leftFlushes != x.flushes || x.leftDeaths != x.deaths {
-		return // answers to tries that the server no longer knows, and of sessions that have died since
+	if x.leftFlushes != x.flushes {
+		return // answers to tries that the server no longer knows
 	}
 	fresh := c.req.Try && reply.Status == backend.Shared && !reply.Placed && reply.Units < c.req.Least
 	for _, e := range before.shared.Entries {
@@ -417,7 +417,7 @@ func (x *shareStep) inTheWay(s, leaves int, try uint64) bool {
 		units := x.entry(o).Units
 		switch {
 		case o == s || units == 0:
-		case x.sessions[o].answered == try:
+		case x.sessions[o].answered == try, x.sessions[o].dead: // which may have answered, in a copy that came since
 			sum, most = sum+units, max(most, units)
 		default:
 			all = false
