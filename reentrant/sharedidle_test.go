@@ -201,9 +201,13 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 		slow(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
+		var calls atomic.Int64 // of RLock: how many have begun, and how many have ended
 		work.Go(func() {
 			for ctx.Err() == nil {
-				if reader.RLock(ctx) == nil {
+				calls.Add(1)
+				err := reader.RLock(ctx)
+				calls.Add(1)
+				if err == nil {
 					time.Sleep(2 * time.Millisecond)
 					assert.NoError(t, reader.RUnlock(ctx))
 				}
@@ -211,16 +215,17 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 			}
 		})
 		const tries = 200
-		succeeded, prompt := 0, 0
+		succeeded, undisturbed := 0, 0
 		for range tries {
 			time.Sleep(rand.N(400 * time.Millisecond))
-			start := time.Now()
+			start, begun := time.Now(), calls.Load()
 			ok, err := writer.TryLock(t.Context())
 			require.NoError(t, err)
-			took := time.Since(start)
-			assert.LessOrEqual(t, took, 3*trip, "the reader's session replies when its own command has returned")
-			if took <= 2*trip {
-				prompt++
+			if begun%2 == 0 && calls.Load() == begun {
+				undisturbed++
+				assert.LessOrEqual(t, time.Since(start), 2*trip)
+			} else { // the reader's session may have a command under way, and replies when that has returned
+				assert.LessOrEqual(t, time.Since(start), 3*trip)
 			}
 			if ok {
 				succeeded++
@@ -229,9 +234,9 @@ func TestATryToWriteBesideShortReadsNearlyAlwaysSucceeds(t *testing.T) {
 		}
 		cancel()
 		work.Wait()
-		t.Log(succeeded, "of", tries, "succeeded, and", prompt, "had their reply within two trips")
+		t.Log(succeeded, "of", tries, "succeeded, and", undisturbed, "met no command of the reader's session")
 		assert.Greater(t, succeeded, tries*9/10)
-		assert.Greater(t, prompt, tries*9/10)
+		assert.Greater(t, undisturbed, tries*8/10)
 	})
 }
 
