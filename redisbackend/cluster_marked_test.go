@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -124,8 +125,8 @@ func TestATransactionInAMarkedSlotIsWhole(t *testing.T) {
 
 // A marker is a client of a Cluster that marks a script's slot while the script runs. It fills missing keys with
 // entries of dead sessions, which change nothing, so that the node runs the script. A script whose hold or record is
-// missing cannot be helped so: the node refuses it before it has done anything, and the marker sends it again without
-// the mark.
+// missing, or expires, cannot be helped so: the node refuses it before it has done anything, and the marker sends it again
+// without the mark.
 type marker struct {
 	rueidis.Client
 	t       testing.TB
@@ -181,6 +182,7 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	for _, key := range keys {
 		m.fill(do, key)
 	}
+	before := m.dump(do, keys)
 	assert.NoError(m.t, do("CLUSTER", "SETSLOT", text(slot), "MIGRATING", m.ids[(at+1)%len(m.ids)]).Error())
 	result := master.Do(ctx, master.B().Arbitrary(words...).Build())
 	assert.NoError(m.t, do("CLUSTER", "SETSLOT", text(slot), "STABLE").Error())
@@ -191,9 +193,49 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	case strings.HasPrefix(err.Error(), "TRYAGAIN"), strings.HasPrefix(err.Error(), "ASK"):
 		return result, false
 	case strings.Contains(err.Error(), "non local"):
+		if before.unchanged(m.dump(do, keys)) { // a hold expired after the node had looked for the keys
+			return result, false
+		}
 		m.halves = append(m.halves, err.Error())
 	}
 	return result, true
+}
+
+// A dump is what some keys had at a moment.
+type dump struct {
+	at    time.Time // before the node was asked
+	value map[string]string
+	left  map[string]time.Duration // until the key expires
+}
+
+func (m *marker) dump(do func(...string) rueidis.RedisResult, keys []string) dump {
+	d := dump{at: time.Now(), value: make(map[string]string), left: make(map[string]time.Duration)}
+	for _, key := range keys {
+		left, err := do("PTTL", key).ToInt64()
+		assert.NoError(m.t, err)
+		if value, err := do("DUMP", key).ToString(); err == nil {
+			d.value[key], d.left[key] = value, time.Duration(left)*time.Millisecond
+		} else {
+			assert.True(m.t, rueidis.IsRedisNil(err), err)
+		}
+	}
+	return d
+}
+
+// unchanged reports whether the keys still have the same, but for those that have expired.
+func (d dump) unchanged(now dump) bool {
+	for key, value := range now.value {
+		if d.value[key] != value {
+			return false
+		}
+	}
+	for key, left := range d.left {
+		_, there := now.value[key]
+		if !there && (left < 0 || now.at.Sub(d.at)+time.Millisecond < left) {
+			return false
+		}
+	}
+	return true
 }
 
 // fill writes an entry that changes nothing to a missing key: a place in the queue, a waiter, or a signal not yet

@@ -62,6 +62,8 @@ func (c *cell) checkHolds() {
 			want = 0
 		}
 		switch {
+		case done && r.lost[thing] && c.hadBothSides(): // the one that is left: they have one channel
+			want = max(0, c.row.gains[thing])
 		case done:
 			want += c.row.gains[thing]
 		case !r.lost[thing] && !errors.Is(r.err, reentrant.ErrNotHeld):
@@ -72,6 +74,8 @@ func (c *cell) checkHolds() {
 		}
 	}
 }
+
+func (c *cell) hadBothSides() bool { return c.result.had[aWrite] > 0 && c.result.had[aRead] > 0 }
 
 // giveUpHolds unlocks what the caller has. The caller itself must call it.
 func (c *cell) giveUpHolds() {

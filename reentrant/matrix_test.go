@@ -291,10 +291,20 @@ func (c *cell) perform() {
 	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // the session may not have noticed it yet
 		r.ctxErr = context.DeadlineExceeded
 	}
-	for thing := range things {
-		r.lost[thing] = r.had[thing] > 0 && !stillOpen(lost[thing])
+	for settled := false; !settled; { // a loss while the caller reads what it has is in all of it, or in nothing
+		before := c.lostOf(lost)
+		r.have = c.has()
+		r.lost = c.lostOf(lost)
+		settled = r.lost == before
 	}
-	r.have = c.has()
+}
+
+// lostOf returns which of the things that the caller had before the call are lost.
+func (c *cell) lostOf(lost [things]<-chan struct{}) (is [things]bool) {
+	for thing := range things {
+		is[thing] = c.result.had[thing] > 0 && !stillOpen(lost[thing])
+	}
+	return is
 }
 
 // await waits until the call has returned, for as long as the call may take. A call without a limit is then ended: the
