@@ -116,26 +116,26 @@ type courierConn struct {
 	c *courier
 }
 
-func (k courierConn) Bind(name string) (backend.Remote, error) {
-	remote, err := k.Conn.Bind(name)
+func (c courierConn) Bind(name string) (backend.Remote, error) {
+	remote, err := c.Conn.Bind(name)
 	if err != nil {
 		return nil, err
 	}
-	k.c.mu.Lock()
-	defer k.c.mu.Unlock()
-	k.c.remote = remote
-	return courierRemote{remote, k.c}, nil
+	c.c.mu.Lock()
+	defer c.c.mu.Unlock()
+	c.c.remote = remote
+	return courierRemote{remote, c.c}, nil
 }
 
 // Renew passes the backend's own remotes to it.
-func (k courierConn) Renew(ctx context.Context, renewals []backend.Renewal) {
+func (c courierConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i, r := range renewals {
 		renewals[i].Remote = r.Remote.(courierRemote).Remote
 		defer func() { renewals[i].Remote = r.Remote }()
 	}
-	k.Conn.Renew(ctx, renewals)
+	c.Conn.Renew(ctx, renewals)
 	for i, r := range renewals {
-		renewals[i].Err = k.c.heard("renew", r.Err)
+		renewals[i].Err = c.c.heard("renew", r.Err)
 	}
 }
 

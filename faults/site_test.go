@@ -50,8 +50,8 @@ var leftByProxies = []goleak.Option{
 // patient is a test that ends only when its goroutines have ended: goleak waits only half a second for that.
 type patient struct{ *testing.M }
 
-func (m patient) Run() int {
-	status := m.M.Run()
+func (p patient) Run() int {
+	status := p.M.Run()
 	for end := time.Now().Add(limit); status == 0 && goleak.Find(leftByProxies...) != nil && time.Now().Before(end); {
 	}
 	return status

@@ -135,11 +135,11 @@ type deafToPing struct {
 	pinged chan<- struct{}
 }
 
-func (c *deafToPing) Write(b []byte) (int, error) {
+func (d *deafToPing) Write(b []byte) (int, error) {
 	if !bytes.Contains(b, []byte("PING")) {
-		return c.Conn.Write(b)
+		return d.Conn.Write(b)
 	}
-	c.pinged <- struct{}{}
+	d.pinged <- struct{}{}
 	return len(b), nil
 }
 

@@ -24,22 +24,22 @@ var edges = [16]int64{0, 1, -1, 2, 3, 1000, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<31
 // session, and one for each of its numbers.
 type numbered struct{ rest []byte }
 
-func (p *numbered) next() byte {
-	if len(p.rest) == 0 {
+func (n *numbered) next() byte {
+	if len(n.rest) == 0 {
 		return 0
 	}
-	b := p.rest[0]
-	p.rest = p.rest[1:]
+	b := n.rest[0]
+	n.rest = n.rest[1:]
 	return b
 }
 
-func (p *numbered) number() int64           { return edges[p.next()%byte(len(edges))] }
-func (p *numbered) duration() time.Duration { return time.Duration(p.number()) }
-func (p *numbered) flag() bool              { return p.next()%2 == 1 }
+func (n *numbered) number() int64           { return edges[n.next()%byte(len(edges))] }
+func (n *numbered) duration() time.Duration { return time.Duration(n.number()) }
+func (n *numbered) flag() bool              { return n.next()%2 == 1 }
 
 // long returns a duration that is too long to end during a step, on a slow machine too, or an invalid one.
-func (p *numbered) long() time.Duration {
-	d := p.duration()
+func (n *numbered) long() time.Duration {
+	d := n.duration()
 	if d > 0 {
 		d = max(d, time.Hour)
 	}
@@ -47,12 +47,12 @@ func (p *numbered) long() time.Duration {
 }
 
 // seen returns a token near the server's clock, or one of the edges.
-func (p *numbered) seen(clock int64) backend.Token {
-	n := p.number()
-	if p.flag() {
-		n += clock
+func (n *numbered) seen(clock int64) backend.Token {
+	token := n.number()
+	if n.flag() {
+		token += clock
 	}
-	return backend.Token(n)
+	return backend.Token(token)
 }
 
 // An outcome is the result of a step, without what depends on the time of the run.
@@ -81,9 +81,9 @@ func newSide(s *site, b *redisbackend.Backend, kind string) *side {
 const verbs = 8
 
 // step runs one verb of the program, and returns its result.
-func (d *side) step(p *numbered, clock int64) string {
-	verb, m := p.next()%verbs, d.members[p.next()%2]
-	ctx := d.site.ctx()
+func (s *side) step(p *numbered, clock int64) string {
+	verb, m := p.next()%verbs, s.members[p.next()%2]
+	ctx := s.site.ctx()
 	switch verb {
 	case 0, 1:
 		req := backend.AcquireRequest{Epoch: uint64(p.number()), Owner: "1", Holds: int(p.number()), Lease: p.long(),
@@ -91,8 +91,8 @@ func (d *side) step(p *numbered, clock int64) string {
 			Tokens: int(p.number()), Seen: p.seen(clock), Patience: p.long(), GrantTTL: p.long()}
 		reply, err := m.remote.Acquire(ctx, req)
 		if err == nil && reply.Status == backend.Granted {
-			assert.LessOrEqual(d.site, reply.First, reply.Last)
-			assert.LessOrEqual(d.site, reply.Last, backend.Token(clock)+backend.Token((367*24*time.Hour).Microseconds()))
+			assert.LessOrEqual(s.site, reply.First, reply.Last)
+			assert.LessOrEqual(s.site, reply.Last, backend.Token(clock)+backend.Token((367*24*time.Hour).Microseconds()))
 		}
 		return "acquire " + outcome(err, fmt.Sprint(reply.Status, sizeOf(reply), reply.TTL > 30*time.Minute))
 	case 2:
@@ -133,8 +133,8 @@ func sizeOf(reply backend.AcquireReply) string {
 }
 
 // state returns what Redis stores for the lock, without times and tokens.
-func (d *side) state() string {
-	st := d.members[0].inspect()
+func (s *side) state() string {
+	st := s.members[0].inspect()
 	session := func(id string) string {
 		if id == "" {
 			return ""
@@ -146,13 +146,13 @@ func (d *side) state() string {
 		waiting = append(waiting, session(id))
 	}
 	if st.Locked {
-		assert.Positive(d.site, st.TTL, "a hold has a lease, which has not ended")
-		assert.Less(d.site, st.TTL, 31*365*24*time.Hour)
+		assert.Positive(s.site, st.TTL, "a hold has a lease, which has not ended")
+		assert.Less(s.site, st.TTL, 31*365*24*time.Hour)
 	}
-	kept, err := d.site.do("TTL", d.site.side("t")).ToInt64()
-	require.NoError(d.site, err)
-	assert.NotEqual(d.site, int64(-1), kept, "the record expires")
-	assert.Less(d.site, kept, int64(100*365*86400))
+	kept, err := s.site.do("TTL", s.site.side("t")).ToInt64()
+	require.NoError(s.site, err)
+	assert.NotEqual(s.site, int64(-1), kept, "the record expires")
+	assert.Less(s.site, kept, int64(100*365*86400))
 	return fmt.Sprint(st.Locked, session(st.Session), st.Owner, st.Holds, st.Epoch, waiting)
 }
 

@@ -66,11 +66,11 @@ func (s *site) subscribe(sharded bool, channel string) subscription {
 }
 
 // says asserts that exactly one message, the given one, was published since the last call.
-func (e subscription) says(t *testing.T, want, why string) {
+func (s subscription) says(t *testing.T, want, why string) {
 	t.Helper()
-	e.mark()
-	require.Equal(t, want, await(t, e.messages, "a message, or the mark"), why)
-	require.Equal(t, "marked", await(t, e.messages, "the mark"), why)
+	s.mark()
+	require.Equal(t, want, await(t, s.messages, "a message, or the mark"), why)
+	require.Equal(t, "marked", await(t, s.messages, "the mark"), why)
 }
 
 // listens waits until a session has opened Redisson's channel.

@@ -138,29 +138,29 @@ func (s *scene) asks(m *actor) {
 }
 
 // await sends the actor's command await.
-func (m *actor) await() error {
-	_, err := m.conditions().Await(m.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: m.epoch, Ticket: m.ticket, Owner: "1", Holds: 1,
+func (a *actor) await() error {
+	_, err := a.conditions().Await(a.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: a.epoch, Ticket: a.ticket, Owner: "1", Holds: 1,
 		Patience: patience, GrantTTL: grantTTL})
 	return err
 }
 
-func (m *actor) attempt(change ...func(*backend.AcquireRequest)) error {
-	return second(m.remote.Acquire(m.ctx(), request(m.epoch, change...)))
+func (a *actor) attempt(change ...func(*backend.AcquireRequest)) error {
+	return second(a.remote.Acquire(a.ctx(), request(a.epoch, change...)))
 }
 
-func (m *actor) giveUp() error {
-	return second(m.remote.Release(m.ctx(), backend.ReleaseRequest{Epoch: m.epoch, Prior: m.prior}))
+func (a *actor) giveUp() error {
+	return second(a.remote.Release(a.ctx(), backend.ReleaseRequest{Epoch: a.epoch, Prior: a.prior}))
 }
 
-func (m *actor) signalOne(all bool) error {
-	return second(m.conditions().Signal(m.ctx(), backend.SignalRequest{Condition: "ready", Epoch: m.epoch, Op: 1, All: all}))
+func (a *actor) signalOne(all bool) error {
+	return second(a.conditions().Signal(a.ctx(), backend.SignalRequest{Condition: "ready", Epoch: a.epoch, Op: 1, All: all}))
 }
 
 // signalled reports whether an actor's ticket is signalled.
-func (m *actor) signalled() bool {
-	m.Helper()
-	status, err := m.conditions().Beat(m.ctx(), "ready", []uint64{m.ticket}, nil)
-	require.NoError(m, err)
+func (a *actor) signalled() bool {
+	a.Helper()
+	status, err := a.conditions().Beat(a.ctx(), "ready", []uint64{a.ticket}, nil)
+	require.NoError(a, err)
 	return status[0] == backend.Signalled
 }
 
@@ -324,8 +324,8 @@ func (s *scene) dies(m *actor) {
 	s.eventually(func() bool { return !slices.Contains(s.a.inspect().Waiting, m.id) }, "the actor's patience is over")
 }
 
-func (m *actor) beats() error {
-	return second(m.conditions().Beat(m.ctx(), "ready", []uint64{m.ticket}, nil))
+func (a *actor) beats() error {
+	return second(a.conditions().Beat(a.ctx(), "ready", []uint64{a.ticket}, nil))
 }
 
 func (s *scene) signals() string { return "relock:{" + s.name + "}:s:5:ready:" + s.name }

@@ -108,8 +108,8 @@ type locker struct {
 	lock, unlock func(context.Context) error
 }
 
-func (k locker) Lock()   { must(k.lock(k.ctx)) }
-func (k locker) Unlock() { must(k.unlock(k.ctx)) }
+func (l locker) Lock()   { must(l.lock(l.ctx)) }
+func (l locker) Unlock() { must(l.unlock(l.ctx)) }
 
 func must(err error) {
 	if err != nil {

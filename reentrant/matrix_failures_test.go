@@ -111,12 +111,12 @@ type trap struct {
 	open   chan struct{}
 }
 
-func (o *trap) Observe(context.Context, reentrant.Event) {
+func (t *trap) Observe(context.Context, reentrant.Event) {
 	switch {
-	case !o.set.Load():
-	case o.panics:
+	case !t.set.Load():
+	case t.panics:
 		panic("the observer is broken")
 	default:
-		<-o.open
+		<-t.open
 	}
 }

@@ -100,7 +100,7 @@ func useLocks(t *testing.T, s *reentrant.Session, times int) {
 // observe is an Observer.
 type observe func(e reentrant.Event)
 
-func (f observe) Observe(_ context.Context, e reentrant.Event) { f(e) }
+func (o observe) Observe(_ context.Context, e reentrant.Event) { o(e) }
 
 // An observer that panics is called for the next event nevertheless, and the log says so once.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {

@@ -183,49 +183,49 @@ func (p *program) forget(s *reentrant.Session) {
 	}
 }
 
-func (u *player) mayLose() bool {
-	u.p.mu.Lock()
-	defer u.p.mu.Unlock()
-	return u.p.struck[u.s]
+func (pl *player) mayLose() bool {
+	pl.p.mu.Lock()
+	defer pl.p.mu.Unlock()
+	return pl.p.struck[pl.s]
 }
 
-func (u *player) holds() int { return u.reads + u.writes + u.permits }
+func (pl *player) holds() int { return pl.reads + pl.writes + pl.permits }
 
 // hasLost reports whether the player knows that it has lost what it has.
-func (u *player) hasLost() bool {
+func (pl *player) hasLost() bool {
 	select {
-	case <-u.lost:
-		return u.lost != nil
+	case <-pl.lost:
+		return pl.lost != nil
 	default:
 		return false
 	}
 }
 
-func (u *player) sleep(most time.Duration) {
-	time.Sleep([]time.Duration{0, most, 10 * time.Millisecond, time.Duration(u.rnd.Int64N(int64(most)))}[u.rnd.IntN(4)])
+func (pl *player) sleep(most time.Duration) {
+	time.Sleep([]time.Duration{0, most, 10 * time.Millisecond, time.Duration(pl.rnd.Int64N(int64(most)))}[pl.rnd.IntN(4)])
 }
 
 // run takes and leaves at random.
-func (u *player) run(steps int) {
+func (pl *player) run(steps int) {
 	for range steps {
 		switch {
-		case u.holds() == 0:
-			u.sleep(u.p.idle)
-			u.take()
-		case u.rnd.IntN(3) == 0 && u.holds() < 4 && !u.hasLost():
-			u.sleep(u.p.hold)
-			u.take()
+		case pl.holds() == 0:
+			pl.sleep(pl.p.idle)
+			pl.take()
+		case pl.rnd.IntN(3) == 0 && pl.holds() < 4 && !pl.hasLost():
+			pl.sleep(pl.p.hold)
+			pl.take()
 		default:
-			u.sleep(u.p.hold)
-			u.leave()
+			pl.sleep(pl.p.hold)
+			pl.leave()
 		}
 	}
-	for u.holds() > 0 {
-		u.leave()
+	for pl.holds() > 0 {
+		pl.leave()
 	}
-	if u.m == nil {
-		err, errOfReads := u.l.Unlock(u.ctx), u.l.RUnlock(u.ctx)
-		u.p.check(errors.Is(err, reentrant.ErrNotHeld) && errors.Is(errOfReads, reentrant.ErrNotHeld), "%s left all: %v, %v", u.name, err, errOfReads)
+	if pl.m == nil {
+		err, errOfReads := pl.l.Unlock(pl.ctx), pl.l.RUnlock(pl.ctx)
+		pl.p.check(errors.Is(err, reentrant.ErrNotHeld) && errors.Is(errOfReads, reentrant.ErrNotHeld), "%s left all: %v, %v", pl.name, err, errOfReads)
 	}
 }
 
@@ -243,52 +243,52 @@ func waiting(take func(context.Context) error) func(context.Context) (bool, erro
 	}
 }
 
-func (u *player) way() way {
-	wait := time.Duration(u.rnd.Int64N(int64(20 * time.Millisecond)))
+func (pl *player) way() way {
+	wait := time.Duration(pl.rnd.Int64N(int64(20 * time.Millisecond)))
 	timed := func(take func(context.Context, time.Duration) (bool, error)) func(context.Context) (bool, error) {
 		return func(ctx context.Context) (bool, error) { return take(ctx, wait) }
 	}
-	if u.m != nil {
-		n := 1 + u.rnd.IntN(max(1, u.m.Permits()-u.permits))
+	if pl.m != nil {
+		n := 1 + pl.rnd.IntN(max(1, pl.m.Permits()-pl.permits))
 		return []way{
-			{n: n, take: waiting(func(ctx context.Context) error { return u.m.Acquire(ctx, n) })},
-			{n: n, take: func(ctx context.Context) (bool, error) { return u.m.TryAcquire(ctx, n) }},
-			{n: n, take: func(ctx context.Context) (bool, error) { return u.m.TryAcquireFor(ctx, n, wait) }},
-		}[u.rnd.IntN(3)]
+			{n: n, take: waiting(func(ctx context.Context) error { return pl.m.Acquire(ctx, n) })},
+			{n: n, take: func(ctx context.Context) (bool, error) { return pl.m.TryAcquire(ctx, n) }},
+			{n: n, take: func(ctx context.Context) (bool, error) { return pl.m.TryAcquireFor(ctx, n, wait) }},
+		}[pl.rnd.IntN(3)]
 	}
 	return []way{
-		{take: waiting(u.l.RLock)}, {take: u.l.TryRLock}, {take: timed(u.l.TryRLockFor)},
-		{write: true, take: waiting(u.l.Lock)}, {write: true, take: u.l.TryLock}, {write: true, take: timed(u.l.TryLockFor)},
-	}[u.rnd.IntN(6)]
+		{take: waiting(pl.l.RLock)}, {take: pl.l.TryRLock}, {take: timed(pl.l.TryRLockFor)},
+		{write: true, take: waiting(pl.l.Lock)}, {write: true, take: pl.l.TryLock}, {write: true, take: timed(pl.l.TryLockFor)},
+	}[pl.rnd.IntN(6)]
 }
 
 // take takes something. A caller that has permits, and waits for more, could wait for ever: it is not patient.
-func (u *player) take() {
-	p, w, held, ctx := u.p, u.way(), u.holds(), u.ctx
-	patient := u.rnd.IntN(3) > 0 && u.permits == 0
+func (pl *player) take() {
+	p, w, held, ctx := pl.p, pl.way(), pl.holds(), pl.ctx
+	patient := pl.rnd.IntN(3) > 0 && pl.permits == 0
 	if !patient {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(u.rnd.Int64N(int64(50*time.Millisecond))))
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(pl.rnd.Int64N(int64(50*time.Millisecond))))
 		defer cancel()
 	}
 	begun := time.Now()
 	ok, err := w.take(ctx)
-	p.say("%s takes %+v, patient %v, since %v: %v, %v", u.name, w.n, patient, begun.Sub(p.begun), ok, err)
-	p.check(time.Since(begun) < p.patience(), "%s waited for %v", u.name, time.Since(begun))
-	upgrade := w.write && u.reads > 0 && u.writes == 0
+	p.say("%s takes %+v, patient %v, since %v: %v, %v", pl.name, w.n, patient, begun.Sub(p.begun), ok, err)
+	p.check(time.Since(begun) < p.patience(), "%s waited for %v", pl.name, time.Since(begun))
+	upgrade := w.write && pl.reads > 0 && pl.writes == 0
 	switch {
-	case held > 0 && u.hasLost():
+	case held > 0 && pl.hasLost():
 		if ok { // new, or lost with the others
-			u.give(w)
+			pl.give(w)
 		}
 	case upgrade:
-		p.check(errors.Is(err, reentrant.ErrUpgrade), "%s upgrades: %v", u.name, err)
+		p.check(errors.Is(err, reentrant.ErrUpgrade), "%s upgrades: %v", pl.name, err)
 	case ok:
-		p.check(u.permits > 0 || held == 0 || time.Since(begun) == 0 || u.mayLose(), "%s waited to enter again", u.name)
-		u.entered(w)
+		p.check(pl.permits > 0 || held == 0 || time.Since(begun) == 0 || pl.mayLose(), "%s waited to enter again", pl.name)
+		pl.entered(w)
 	default:
-		p.check(u.expects(err), "%s: %v", u.name, err)
-		p.check(u.permits > 0 || held == 0 || !patient, "%s did not enter again: %v", u.name, err)
+		p.check(pl.expects(err), "%s: %v", pl.name, err)
+		p.check(pl.permits > 0 || held == 0 || !patient, "%s did not enter again: %v", pl.name, err)
 	}
 }
 
@@ -301,48 +301,48 @@ func (p *program) patience() time.Duration {
 }
 
 // expects reports whether a claim can fail with err.
-func (u *player) expects(err error) bool {
+func (pl *player) expects(err error) bool {
 	switch {
 	case err == nil || errors.Is(err, context.DeadlineExceeded):
 		return true
 	case errors.Is(err, reentrant.ErrUnavailable):
-		return u.p.weather.lost > 0 || u.mayLose()
+		return pl.p.weather.lost > 0 || pl.mayLose()
 	}
-	return errors.Is(err, reentrant.ErrClosed) && u.mayLose()
+	return errors.Is(err, reentrant.ErrClosed) && pl.mayLose()
 }
 
 // entered notes what the player has taken, and checks it against what the others have.
-func (u *player) entered(w way) {
-	p, first := u.p, u.holds() == 0
+func (pl *player) entered(w way) {
+	p, first := pl.p, pl.holds() == 0
 	var token, version reentrant.Token
 	var err error
-	lost := u.lost
+	lost := pl.lost
 	switch {
-	case u.m != nil:
-		lost = u.m.Lost()
+	case pl.m != nil:
+		lost = pl.m.Lost()
 	case first:
-		lost = u.l.Lost(u.ctx)
+		lost = pl.l.Lost(pl.ctx)
 	}
 	switch {
-	case u.m == nil && w.write && u.writes == 0:
-		token, err = u.l.Token(u.ctx)
-	case u.m == nil && first:
-		version, err = u.l.Version(u.ctx)
+	case pl.m == nil && w.write && pl.writes == 0:
+		token, err = pl.l.Token(pl.ctx)
+	case pl.m == nil && first:
+		version, err = pl.l.Version(pl.ctx)
 	}
-	p.check(err == nil || u.mayLose(), "%s: %v", u.name, err)
+	p.check(err == nil || pl.mayLose(), "%s: %v", pl.name, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u.lost = lost
-	u.count(w, 1)
-	p.inside[u] = true
-	p.sayLocked("%s has %d, %d, %d: token %d, version %d", u.name, u.reads, u.writes, u.permits, token, version)
-	if err != nil || u.hasLost() {
+	pl.lost = lost
+	pl.count(w, 1)
+	p.inside[pl] = true
+	p.sayLocked("%s has %d, %d, %d: token %d, version %d", pl.name, pl.reads, pl.writes, pl.permits, token, version)
+	if err != nil || pl.hasLost() {
 		return
 	}
 	if !p.weather.forgets || time.Since(p.forgot) > p.weather.lease {
-		p.checkInsideLocked(u)
+		p.checkInsideLocked(pl)
 	}
-	p.checkTokensLocked(u, token, version)
+	p.checkTokensLocked(pl, token, version)
 }
 
 func (p *program) checkInsideLocked(u *player) {
@@ -393,44 +393,44 @@ func (p *program) checkTokensLocked(u *player, token, version reentrant.Token) {
 }
 
 // count adds what a way takes to what the player has.
-func (u *player) count(w way, sign int) {
+func (pl *player) count(w way, sign int) {
 	switch {
-	case u.m != nil:
-		u.permits += sign * w.n
+	case pl.m != nil:
+		pl.permits += sign * w.n
 	case w.write:
-		u.writes += sign
+		pl.writes += sign
 	default:
-		u.reads += sign
+		pl.reads += sign
 	}
 }
 
 // leave gives something up.
-func (u *player) leave() {
-	w := way{write: u.writes > 0 && (u.reads == 0 || u.rnd.IntN(2) == 0), n: 1 + u.rnd.IntN(max(1, u.permits))}
-	u.p.mu.Lock()
-	if u.count(w, -1); u.holds() == 0 {
-		delete(u.p.inside, u)
+func (pl *player) leave() {
+	w := way{write: pl.writes > 0 && (pl.reads == 0 || pl.rnd.IntN(2) == 0), n: 1 + pl.rnd.IntN(max(1, pl.permits))}
+	pl.p.mu.Lock()
+	if pl.count(w, -1); pl.holds() == 0 {
+		delete(pl.p.inside, pl)
 	}
-	u.p.sayLocked("%s leaves, has %d, %d, %d", u.name, u.reads, u.writes, u.permits)
-	u.p.mu.Unlock()
-	u.give(w)
+	pl.p.sayLocked("%s leaves, has %d, %d, %d", pl.name, pl.reads, pl.writes, pl.permits)
+	pl.p.mu.Unlock()
+	pl.give(w)
 }
 
-func (u *player) give(w way) {
-	lost, err := u.hasLost(), error(nil)
+func (pl *player) give(w way) {
+	lost, err := pl.hasLost(), error(nil)
 	switch {
-	case u.m != nil:
-		err = u.m.Release(u.ctx, w.n)
+	case pl.m != nil:
+		err = pl.m.Release(pl.ctx, w.n)
 	case w.write:
-		err = u.l.Unlock(u.ctx)
+		err = pl.l.Unlock(pl.ctx)
 	default:
-		err = u.l.RUnlock(u.ctx)
+		err = pl.l.RUnlock(pl.ctx)
 	}
 	switch {
 	case errors.Is(err, reentrant.ErrLost):
-		u.p.check(u.mayLose() && (u.hasLost() || u.m != nil), "%s has lost what it had", u.name)
+		pl.p.check(pl.mayLose() && (pl.hasLost() || pl.m != nil), "%s has lost what it had", pl.name)
 	default:
-		u.p.check(err == nil && (!lost || u.mayLose()), "%s leaves: %v", u.name, err)
+		pl.p.check(err == nil && (!lost || pl.mayLose()), "%s leaves: %v", pl.name, err)
 	}
 }
 

@@ -22,9 +22,9 @@ type lagging struct {
 	behind atomic.Bool
 }
 
-func (b *lagging) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
-	conn, err := b.Backend.Connect(ctx, session, sink)
-	return &laggingConn{conn, b}, err
+func (l *lagging) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	conn, err := l.Backend.Connect(ctx, session, sink)
+	return &laggingConn{conn, l}, err
 }
 
 type laggingConn struct {

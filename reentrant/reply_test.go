@@ -24,9 +24,9 @@ type liar struct {
 	others  bool // replies to Reenter, Release and Inspect are impossible
 }
 
-func (b *liar) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
-	conn, err := b.Backend.Connect(ctx, session, sink)
-	return &liarConn{conn, b}, err
+func (l *liar) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	conn, err := l.Backend.Connect(ctx, session, sink)
+	return &liarConn{conn, l}, err
 }
 
 type liarConn struct {

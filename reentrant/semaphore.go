@@ -58,20 +58,20 @@ func (s *Session) NewSemaphore(name string, permits int, opts ...LockOption) *Se
 }
 
 // Name returns the semaphore's name.
-func (m *Semaphore) Name() string { return m.handle.Name }
+func (s *Semaphore) Name() string { return s.handle.Name }
 
 // tier returns the handle of the session's part in the semaphore.
-func (m *Semaphore) tier() tier.Semaphore { return tier.Semaphore{Handle: &m.handle} }
+func (s *Semaphore) tier() tier.Semaphore { return tier.Semaphore{Handle: &s.handle} }
 
 // Permits returns the number of permits that NewSemaphore was given.
-func (m *Semaphore) Permits() int { return m.permits }
+func (s *Semaphore) Permits() int { return s.permits }
 
 // Acquire takes n permits together. It waits for its turn until ctx ends, and keeps trying while the backend cannot be
 // reached. It returns nil when the caller has the permits. When ctx ends, errors.Is(err, ctx.Err()) is true. If n is
 // not between 1 and the limit, Acquire returns an error at once. Other errors include [ErrClosed], [ErrWrongKind], and
 // the server's error if it refused ([Refused]).
-func (m *Semaphore) Acquire(ctx context.Context, n int) error {
-	_, _, err := m.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
+func (s *Semaphore) Acquire(ctx context.Context, n int) error {
+	_, _, err := s.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	return err
 }
 
@@ -79,8 +79,8 @@ func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 // gets by one command. Otherwise the server asks the other sessions for what they do not use: TryAcquire returns when
 // they have replied, two round trips in all, three if such a session has a command under way, or after a heartbeat if
 // one does not reply. It returns false and a nil error if it got none, and an error if the server could not be asked.
-func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
-	_, ok, err := m.acquire(ctx, n, tier.Try{Op: "try acquire"})
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
+	_, ok, err := s.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	return ok, err
 }
 
@@ -88,8 +88,8 @@ func (m *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 // nil error if the permits were not free, and with an error if the server has not replied. With a wait of zero or less
 // it is TryAcquire. However short the wait, TryAcquireFor asks the server once, if it must, and waits for the reply for
 // at least an eighth of a command's time limit.
-func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
-	_, ok, err := m.acquire(ctx, n, tier.TryFor("try acquire", wait))
+func (s *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
+	_, ok, err := s.acquire(ctx, n, tier.TryFor("try acquire", wait))
 	return ok, err
 }
 
@@ -98,8 +98,8 @@ func (m *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration
 // Release returns [ErrNotHeld] and changes nothing. If the session has lost permits, Release returns [ErrLost]: lost
 // permits are released first, whichever caller had them. So a caller that lost its permits releases them all the same:
 // what it owes is not forgotten, and the next Release would count for it.
-func (m *Semaphore) Release(ctx context.Context, n int) error {
-	return m.error("release", m.release(ctx, n, nil))
+func (s *Semaphore) Release(ctx context.Context, n int) error {
+	return s.error("release", s.release(ctx, n, nil))
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
@@ -107,24 +107,24 @@ func (m *Semaphore) Release(ctx context.Context, n int) error {
 // owner. If fn panics, Do releases the permits and goes on panicking. Do returns Acquire's error without calling fn,
 // otherwise fn's error joined with Release's. Unlike Release it knows whose permits it has: it does not return ErrLost
 // because another caller lost some.
-func (m *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
-	c, _, err := m.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
+	c, _, err := s.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	if err != nil {
 		return err
 	}
-	return m.run(ctx, n, c, fn)
+	return s.run(ctx, n, c, fn)
 }
 
 // run calls fn with the permits that a call got, and then releases them.
-func (m *Semaphore) run(ctx context.Context, n int, c *tier.PermitCall, fn func(ctx context.Context) error) (err error) {
-	carried, end := core.Carry(ctx, core.BoundTo(m.session.core, m.handle.Name))
+func (s *Semaphore) run(ctx context.Context, n int, c *tier.PermitCall, fn func(ctx context.Context) error) (err error) {
+	carried, end := core.Carry(ctx, core.BoundTo(s.session.core, s.handle.Name))
 	within, stop := core.UntilLost(carried, c.LossNotifier())
 	defer func() {
 		stop()
 		end()
-		err = errors.Join(err, m.error("release", m.release(ctx, n, c)))
+		err = errors.Join(err, s.error("release", s.release(ctx, n, c)))
 	}()
-	return m.session.call(within, m.handle.Name, fn)
+	return s.session.call(within, s.handle.Name, fn)
 }
 
 // Lost returns a channel that is closed when the permits that callers of this session have now are lost: all of them
@@ -132,9 +132,9 @@ func (m *Semaphore) run(ctx context.Context, n int, c *tier.PermitCall, fn func(
 // already. Lost cannot distinguish the permits of one caller from those of another: if a caller's permits were lost
 // before the call, and other callers have got new ones, the channel is about the new ones. The context of
 // [Semaphore.Do] is always about its own permits.
-func (m *Semaphore) Lost() <-chan struct{} {
-	if m.invalid == nil {
-		if notifier := m.tier().LossNotifier(); notifier != nil {
+func (s *Semaphore) Lost() <-chan struct{} {
+	if s.invalid == nil {
+		if notifier := s.tier().LossNotifier(); notifier != nil {
 			return notifier.Lost
 		}
 	}
@@ -144,8 +144,8 @@ func (m *Semaphore) Lost() <-chan struct{} {
 // Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
 // callers use. The name of a Lock or an RWLock is [ErrWrongKind]. In a session that is closed or closing it returns
 // [ErrClosed]. ctx bounds it.
-func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
-	return m.inspect(ctx, "inspect")
+func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
+	return s.inspect(ctx, "inspect")
 }
 
 // ForceRelease takes all permits from all sessions that have some, and gives them to the sessions that wait. It works
@@ -154,13 +154,13 @@ func (m *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 // is a lock of its own, but its Lost closes. ForceRelease reports whether a session had permits. In a session that is
 // closed or closing it returns [ErrClosed], and does nothing. After an error with an unknown outcome, inspect the
 // semaphore before you try again.
-func (m *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
-	return m.force(ctx, "force release")
+func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
+	return s.force(ctx, "force release")
 }
 
 // QueueLength returns how many callers of this session wait for permits. It is a snapshot.
-func (m *Semaphore) QueueLength() int {
-	x := m.handle.Find()
+func (s *Semaphore) QueueLength() int {
+	x := s.handle.Find()
 	if x == nil {
 		return 0
 	}
@@ -169,42 +169,42 @@ func (m *Semaphore) QueueLength() int {
 }
 
 // HasQueuedOwners reports whether any caller of this session waits for permits.
-func (m *Semaphore) HasQueuedOwners() bool { return m.QueueLength() > 0 }
+func (s *Semaphore) HasQueuedOwners() bool { return s.QueueLength() > 0 }
 
 // String returns the semaphore's name and its number of permits.
-func (m *Semaphore) String() string {
-	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", m.handle.Name, m.permits)
+func (s *Semaphore) String() string {
+	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", s.handle.Name, s.permits)
 }
 
 // acquire takes permits, for every exported method.
-func (m *Semaphore) acquire(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
-	t.Begun = m.session.core.Now()
-	c, ok, err = m.take(ctx, n, t)
-	err = m.error(t.Op, m.explainKind(ctx, err))
+func (s *Semaphore) acquire(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
+	t.Begun = s.session.core.Now()
+	c, ok, err = s.take(ctx, n, t)
+	err = s.error(t.Op, s.explainKind(ctx, err))
 	if !ok {
-		m.reportFailed(ctx, ModePermits, n, t, err)
+		s.reportFailed(ctx, ModePermits, n, t, err)
 	}
 	return c, ok, err
 }
 
-func (m *Semaphore) take(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
-	err = m.admit(ctx, n)
+func (s *Semaphore) take(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
+	err = s.admit(ctx, n)
 	switch {
 	case err != nil:
 		return nil, false, err
-	case n > m.permits:
-		return nil, false, fmt.Errorf("%d permits of a semaphore that has %d", n, m.permits)
+	case n > s.permits:
+		return nil, false, fmt.Errorf("%d permits of a semaphore that has %d", n, s.permits)
 	case ctx.Err() != nil:
 		return nil, false, core.InterruptedBy(ctx, "before the call", nil)
 	}
-	return m.tier().Take(ctx, n, m.permits, t)
+	return s.tier().Take(ctx, n, s.permits, t)
 }
 
 // admit checks a call that takes or gives back n permits.
-func (m *Semaphore) admit(ctx context.Context, n int) error {
+func (s *Semaphore) admit(ctx context.Context, n int) error {
 	switch {
-	case m.invalid != nil:
-		return m.invalid
+	case s.invalid != nil:
+		return s.invalid
 	case ctx == nil:
 		return errors.New("nil context")
 	case n < 1:
@@ -214,9 +214,9 @@ func (m *Semaphore) admit(ctx context.Context, n int) error {
 }
 
 // release gives back n permits: those of c, if that is not nil.
-func (m *Semaphore) release(ctx context.Context, n int, c *tier.PermitCall) error {
-	if err := m.admit(ctx, n); err != nil {
+func (s *Semaphore) release(ctx context.Context, n int, c *tier.PermitCall) error {
+	if err := s.admit(ctx, n); err != nil {
 		return err
 	}
-	return m.tier().Release(ctx, n, c)
+	return s.tier().Release(ctx, n, c)
 }

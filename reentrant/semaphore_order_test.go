@@ -25,13 +25,13 @@ type busySemaphore struct {
 	got  []atomic.Int64
 }
 
-func (x *busySemaphore) call(i int, m *reentrant.Semaphore, callers int) {
+func (b *busySemaphore) call(i int, m *reentrant.Semaphore, callers int) {
 	for range callers {
-		x.work.Go(func() {
-			for m.Acquire(x.ctx, 1) == nil {
+		b.work.Go(func() {
+			for m.Acquire(b.ctx, 1) == nil {
 				time.Sleep(time.Millisecond)
-				x.got[i].Add(1)
-				_ = m.Release(x.ctx, 1)
+				b.got[i].Add(1)
+				_ = m.Release(b.ctx, 1)
 			}
 		})
 	}

@@ -104,63 +104,63 @@ type sink struct{ s *session }
 // used is forged: believed, it would concern holds to come.
 
 // used reports whether the session has used an epoch.
-func (k sink) used(epoch uint64) bool { return epoch <= k.s.core.Epochs.Load() }
+func (s sink) used(epoch uint64) bool { return epoch <= s.s.core.Epochs.Load() }
 
 // Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its head was
 // cancelled, and the release of its place did not arrive.
-func (k sink) Granted(g backend.Grant) {
-	s := k.s
-	if !k.used(g.Epoch) {
+func (s sink) Granted(g backend.Grant) {
+	session := s.s
+	if !s.used(g.Epoch) {
 		return
 	}
-	if s.locks.Granted(g) {
+	if session.locks.Granted(g) {
 		return
 	}
-	if s.conditions.Granted(g) {
+	if session.conditions.Granted(g) {
 		return
 	}
-	remote, err := s.core.Conn.Bind(g.Name)
+	remote, err := session.core.Conn.Bind(g.Name)
 	if err != nil {
 		return
 	}
-	s.core.Cleaner.Do(func() { s.locks.ReleaseOrphan(remote, g.Name, g.Epoch) })
+	session.core.Cleaner.Do(func() { session.locks.ReleaseOrphan(remote, g.Name, g.Epoch) })
 }
 
 // Signalled wakes the owner of a ticket.
-func (k sink) Signalled(name string, ticket uint64, placed bool) {
-	if !k.used(ticket) {
+func (s sink) Signalled(name string, ticket uint64, placed bool) {
+	if !s.used(ticket) {
 		return
 	}
-	if k.s.locks.Signalled(name, ticket, placed) {
+	if s.s.locks.Signalled(name, ticket, placed) {
 		return
 	}
-	k.s.conditions.Signalled(name, ticket, placed)
+	s.s.conditions.Signalled(name, ticket, placed)
 }
 
 // Taken asks Redis about a hold that another session is said to have resumed.
-func (k sink) Taken(name string, epoch uint64) {
-	if !k.used(epoch) {
+func (s sink) Taken(name string, epoch uint64) {
+	if !s.used(epoch) {
 		return
 	}
-	k.s.locks.Taken(name, epoch)
+	s.s.locks.Taken(name, epoch)
 }
 
 // Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
 // lingers, and keeps one that is held from lingering.
-func (k sink) Wanted(name string, epoch uint64) {
-	if !k.used(epoch) {
+func (s sink) Wanted(name string, epoch uint64) {
+	if !s.used(epoch) {
 		return
 	}
-	k.s.locks.Wanted(name, epoch)
+	s.s.locks.Wanted(name, epoch)
 }
 
 // Reconnected makes up for the messages that were lost while the channel was closed. Every waiting head asks Redis
 // again, and the session asks for signals, and about holds that may have moved. There may be another server now, with
 // another clock, so the session renews all leases, and asks how much is left of fixed ones.
-func (k sink) Reconnected() {
-	k.s.shared.Reconnected()
-	k.s.conditions.Reconnected()
-	k.s.locks.Reconnected()
+func (s sink) Reconnected() {
+	s.s.shared.Reconnected()
+	s.s.conditions.Reconnected()
+	s.s.locks.Reconnected()
 }
 
 // closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.

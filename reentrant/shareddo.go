@@ -45,20 +45,20 @@ func (l *RWLock) runIf(ctx context.Context, g tier.Grant, ok bool, err error, fn
 
 // TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if it gets n permits
 // at once, and reports whether it did.
-func (m *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
-	c, ok, err := m.acquire(ctx, n, tier.Try{Op: "try acquire"})
+func (s *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
+	c, ok, err := s.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	if !ok || err != nil {
 		return false, err
 	}
-	return true, m.run(ctx, n, c, fn)
+	return true, s.run(ctx, n, c, fn)
 }
 
 // TryDoFor is [Semaphore.TryDo] with [Semaphore.TryAcquireFor] for TryAcquire: it runs fn if the caller's turn comes within
 // wait. wait does not bound fn.
-func (m *Semaphore) TryDoFor(ctx context.Context, n int, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
-	c, ok, err := m.acquire(ctx, n, tier.TryFor("try acquire", wait))
+func (s *Semaphore) TryDoFor(ctx context.Context, n int, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
+	c, ok, err := s.acquire(ctx, n, tier.TryFor("try acquire", wait))
 	if !ok || err != nil {
 		return false, err
 	}
-	return true, m.run(ctx, n, c, fn)
+	return true, s.run(ctx, n, c, fn)
 }

@@ -44,19 +44,19 @@ type slotHold struct {
 //
 // Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
 // another one. Its errors are those of Acquire; after an error nothing is held.
-func (m *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
+func (s *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	for {
-		permit, _, err := m.acquire(ctx, 1, tier.Try{Op: "acquire slot", Waits: true})
+		permit, _, err := s.acquire(ctx, 1, tier.Try{Op: "acquire slot", Waits: true})
 		if err != nil {
 			return Slot{}, err
 		}
-		h, err := m.takeNumber(ctx, permit)
+		h, err := s.takeNumber(ctx, permit)
 		if err == nil {
 			return Slot{h}, nil
 		}
-		released := m.error("release", m.release(ctx, 1, permit))
+		released := s.error("release", s.release(ctx, 1, permit))
 		if !errors.Is(err, errPermitLost) {
-			return Slot{}, errors.Join(m.error("acquire slot", err), released)
+			return Slot{}, errors.Join(s.error("acquire slot", err), released)
 		}
 	}
 }
@@ -66,8 +66,8 @@ var errPermitLost = errors.New("the permit was lost before there was a number fo
 
 // takeNumber takes the lowest free number for a permit. The error is errPermitLost if the permit, or the number, was lost
 // meanwhile.
-func (m *Semaphore) takeNumber(ctx context.Context, permit *tier.PermitCall) (*slotHold, error) {
-	h := &slotHold{m: m, permit: permit, owner: core.NewSlotOwner()}
+func (s *Semaphore) takeNumber(ctx context.Context, permit *tier.PermitCall) (*slotHold, error) {
+	h := &slotHold{m: s, permit: permit, owner: core.NewSlotOwner()}
 	within, stop := core.UntilLost(ctx, permit.LossNotifier())
 	defer stop()
 	err := h.lockNumber(within)

@@ -100,14 +100,14 @@ func (p *quietProgram) free(u *caller, w way) bool {
 	return p.permits == 0 || p.inUse(-1)+w.n <= p.permits
 }
 
-func (u *caller) count(w way, sign int) {
+func (c *caller) count(w way, sign int) {
 	switch {
-	case u.m != nil:
-		u.permits += sign * w.n
+	case c.m != nil:
+		c.permits += sign * w.n
 	case w.write:
-		u.writes += sign
+		c.writes += sign
 	default:
-		u.reads += sign
+		c.reads += sign
 	}
 }
 

@@ -45,14 +45,14 @@ func newFixture(t testing.TB, opts ...relockotel.Option) *fixture {
 }
 
 // session opens a session with an observer that the Telemetry watches.
-func (s *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
-	s.t.Helper()
-	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{s.Observer(), s.flushed}))...)
-	require.NoError(s.t, err)
-	stop := s.Watch(session)
-	s.sessions = append(s.sessions, session)
-	s.t.Cleanup(func() {
-		s.sessions = nil
+func (f *fixture) session(b backend.Backend, opts ...reentrant.Option) *reentrant.Session {
+	f.t.Helper()
+	session, err := reentrant.NewSession(b, append(opts, reentrant.WithObserver(marked{f.Observer(), f.flushed}))...)
+	require.NoError(f.t, err)
+	stop := f.Watch(session)
+	f.sessions = append(f.sessions, session)
+	f.t.Cleanup(func() {
+		f.sessions = nil
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = session.Close(ctx)
@@ -79,19 +79,19 @@ type flushKey struct{}
 
 // flush waits until everything that has happened was observed: a call that fails at once makes an event that comes
 // after all others.
-func (s *fixture) flush() {
-	for _, session := range s.sessions {
+func (f *fixture) flush() {
+	for _, session := range f.sessions {
 		_ = session.NewLock("").Lock(context.WithValue(context.Background(), flushKey{}, true))
-		<-s.flushed
+		<-f.flushed
 	}
 }
 
 // metrics reads all metrics.
-func (s *fixture) metrics() map[string]metricdata.Metrics {
-	s.t.Helper()
-	s.flush()
+func (f *fixture) metrics() map[string]metricdata.Metrics {
+	f.t.Helper()
+	f.flush()
 	var read metricdata.ResourceMetrics
-	require.NoError(s.t, s.reader.Collect(context.Background(), &read))
+	require.NoError(f.t, f.reader.Collect(context.Background(), &read))
 	metrics := map[string]metricdata.Metrics{}
 	for _, scope := range read.ScopeMetrics {
 		for _, m := range scope.Metrics {
@@ -102,10 +102,10 @@ func (s *fixture) metrics() map[string]metricdata.Metrics {
 }
 
 // count returns the values of a counter or an up-down counter by attributes, which have the form "key=value,key=value".
-func (s *fixture) count(name string) map[string]int64 {
-	s.t.Helper()
+func (f *fixture) count(name string) map[string]int64 {
+	f.t.Helper()
 	counts := map[string]int64{}
-	if m, ok := s.metrics()[name]; ok {
+	if m, ok := f.metrics()[name]; ok {
 		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
 			counts[text(p.Attributes)] = p.Value
 		}
@@ -114,10 +114,10 @@ func (s *fixture) count(name string) map[string]int64 {
 }
 
 // times returns count and sum of a histogram by attributes.
-func (s *fixture) times(name string) map[string]times {
-	s.t.Helper()
+func (f *fixture) times(name string) map[string]times {
+	f.t.Helper()
 	all := map[string]times{}
-	if m, ok := s.metrics()[name]; ok {
+	if m, ok := f.metrics()[name]; ok {
 		for _, p := range m.Data.(metricdata.Histogram[float64]).DataPoints {
 			all[text(p.Attributes)] = times{p.Count, p.Sum}
 		}
@@ -133,6 +133,6 @@ type times struct {
 func text(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
 
 // caller returns the context of a caller, with the given name and a span of its own.
-func (s *fixture) caller(name string) (context.Context, trace.Span) {
-	return s.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
+func (f *fixture) caller(name string) (context.Context, trace.Span) {
+	return f.tracer.Start(reentrant.WithOwner(context.Background(), name), name)
 }

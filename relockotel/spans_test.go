@@ -22,9 +22,9 @@ import (
 )
 
 // named returns the spans with a name, in the order of their ends.
-func (s *fixture) named(name string) (found []tracetest.SpanStub) {
-	s.flush()
-	for _, span := range s.spans.GetSpans() {
+func (f *fixture) named(name string) (found []tracetest.SpanStub) {
+	f.flush()
+	for _, span := range f.spans.GetSpans() {
 		if span.Name == name {
 			found = append(found, span)
 		}
@@ -33,10 +33,10 @@ func (s *fixture) named(name string) (found []tracetest.SpanStub) {
 }
 
 // one returns the only span with a name.
-func (s *fixture) one(name string) tracetest.SpanStub {
-	s.t.Helper()
-	found := s.named(name)
-	require.Len(s.t, found, 1, name)
+func (f *fixture) one(name string) tracetest.SpanStub {
+	f.t.Helper()
+	found := f.named(name)
+	require.Len(f.t, found, 1, name)
 	return found[0]
 }
 

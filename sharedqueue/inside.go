@@ -2,15 +2,15 @@ package sharedqueue
 
 // Inside calls f for owners that are inside, with the side that they are on, for so many at most: first the writer. f is
 // called with the queue's mutex held: it must not block, nor call the queue. token is the writer's.
-func (q *RW[O]) Inside(most int, f func(owner O, side Mode, token uint64)) {
-	q.mu.Lock()
-	defer q.unlock(0)
-	if q.writes > 0 && most > 0 {
-		f(q.writer, Write, q.token)
+func (rw *RW[O]) Inside(most int, f func(owner O, side Mode, token uint64)) {
+	rw.mu.Lock()
+	defer rw.unlock(0)
+	if rw.writes > 0 && most > 0 {
+		f(rw.writer, Write, rw.token)
 		return // none reads beside it
 	}
-	for i := range q.shards {
-		s := &q.shards[i]
+	for i := range rw.shards {
+		s := &rw.shards[i]
 		s.lock()
 		s.each(func(owner O, _ int) {
 			if most > 0 {
@@ -23,8 +23,8 @@ func (q *RW[O]) Inside(most int, f func(owner O, side Mode, token uint64)) {
 }
 
 // Inside calls f with the number of permits in use, as [RW.Inside] does.
-func (q *Permits) Inside(f func(permits int)) {
-	q.mu.Lock()
-	defer q.unlock(0)
-	f(q.inUse)
+func (p *Permits) Inside(f func(permits int)) {
+	p.mu.Lock()
+	defer p.unlock(0)
+	f(p.inUse)
 }

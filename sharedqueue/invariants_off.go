@@ -4,6 +4,6 @@ package sharedqueue
 
 const invariants = false
 
-func (q *RW[O]) check() {}
+func (rw *RW[O]) check() {}
 
-func (q *Permits) check() {}
+func (p *Permits) check() {}

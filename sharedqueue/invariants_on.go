@@ -10,45 +10,45 @@ func must(ok bool, what string) {
 	}
 }
 
-// check panics unless every invariant holds. q.mu is held.
-func (q *RW[O]) check() {
-	q.checkHolds()
-	q.line.check()
-	must(!q.open || !q.asked && !q.shut && q.writes == 0 && q.line.Len == 0, "open to readers who must wait")
-	if w := q.line.First; w != nil {
-		must(!q.fitsLocked(w.Value().mode), "the first in line fits, and waits")
+// check panics unless every invariant holds. rw.mu is held.
+func (rw *RW[O]) check() {
+	rw.checkHolds()
+	rw.line.check()
+	must(!rw.open || !rw.asked && !rw.shut && rw.writes == 0 && rw.line.Len == 0, "open to readers who must wait")
+	if w := rw.line.First; w != nil {
+		must(!rw.fitsLocked(w.Value().mode), "the first in line fits, and waits")
 	}
 }
 
-func (q *RW[O]) checkHolds() {
+func (rw *RW[O]) checkHolds() {
 	readers := 0
-	for i := range q.shards {
-		s := &q.shards[i]
+	for i := range rw.shards {
+		s := &rw.shards[i]
 		s.lock()
 		n := 0
 		s.each(func(owner O, holds int) {
-			home, _ := q.shard(owner)
+			home, _ := rw.shard(owner)
 			must(holds > 0 && home == s, "a hold in the wrong shard")
-			must(q.writes == 0 || owner == q.writer, "a reader beside a writer")
+			must(rw.writes == 0 || owner == rw.writer, "a reader beside a writer")
 			n++
 		})
-		must(n == s.n && s.open == q.open && s.lone.Load() == sealed, "a shard disagrees with itself or the queue")
+		must(n == s.n && s.open == rw.open && s.lone.Load() == sealed, "a shard disagrees with itself or the queue")
 		readers += n
 		s.unlock()
 	}
-	must(q.open || readers == q.readers, "readers and their number disagree")
-	must(q.open || q.inUseLocked() <= q.units, "more units in use than the session has")
+	must(rw.open || readers == rw.readers, "readers and their number disagree")
+	must(rw.open || rw.inUseLocked() <= rw.units, "more units in use than the session has")
 	var none O
-	must(q.writes >= 0 && (q.writes > 0 || q.writer == none), "an owner without holds writes")
-	must(q.units == All || q.next > q.last, "a block of tokens without All")
+	must(rw.writes >= 0 && (rw.writes > 0 || rw.writer == none), "an owner without holds writes")
+	must(rw.units == All || rw.next > rw.last, "a block of tokens without All")
 }
 
-// check panics unless every invariant holds. q.mu is held.
-func (q *Permits) check() {
-	must(q.inUse >= 0 && q.inUse <= q.units, "more permits in use than the session has")
-	q.line.check()
-	if w := q.line.First; w != nil {
-		must(!q.fitsLocked(w.Value().n), "the first in line fits, and waits")
+// check panics unless every invariant holds. p.mu is held.
+func (p *Permits) check() {
+	must(p.inUse >= 0 && p.inUse <= p.units, "more permits in use than the session has")
+	p.line.check()
+	if w := p.line.First; w != nil {
+		must(!p.fitsLocked(w.Value().n), "the first in line fits, and waits")
 	}
 }
 

@@ -18,47 +18,47 @@ type Change[O comparable] struct {
 // nothing, as it returns what was lost.
 //
 // A queue that is watched is never open: readers come and go under its mutex.
-func (q *RW[O]) Watch(f func(Change[O])) { q.watch = f }
+func (rw *RW[O]) Watch(f func(Change[O])) { rw.watch = f }
 
 // Watch has the queue report every change to f, as [RW.Watch] does.
-func (q *Permits) Watch(f func(Change[struct{}])) { q.watch = f }
+func (p *Permits) Watch(f func(Change[struct{}])) { p.watch = f }
 
-// letInLocked gives owner a hold, and reports that. q.mu is held.
-func (q *RW[O]) letInLocked(call any, owner O, mode Mode) Outcome {
-	o := q.enterLocked(owner, mode)
+// letInLocked gives owner a hold, and reports that. rw.mu is held.
+func (rw *RW[O]) letInLocked(call any, owner O, mode Mode) Outcome {
+	o := rw.enterLocked(owner, mode)
 	if o != TooMany {
-		q.changedLocked(o, call, owner, mode)
+		rw.changedLocked(o, call, owner, mode)
 	}
 	return o
 }
 
-// changedLocked reports a change of a side. q.mu is held.
-func (q *RW[O]) changedLocked(o Outcome, call any, owner O, mode Mode) {
-	if q.watch == nil {
+// changedLocked reports a change of a side. rw.mu is held.
+func (rw *RW[O]) changedLocked(o Outcome, call any, owner O, mode Mode) {
+	if rw.watch == nil {
 		return
 	}
-	c := Change[O]{Outcome: o, Owner: owner, Mode: mode & Write, Token: q.used.Load(), Call: call}
-	if owner == q.writer && q.token > 0 {
-		c.Token = q.token
+	c := Change[O]{Outcome: o, Owner: owner, Mode: mode & Write, Token: rw.used.Load(), Call: call}
+	if owner == rw.writer && rw.token > 0 {
+		c.Token = rw.token
 	}
-	q.watch(c)
+	rw.watch(c)
 }
 
 // writerLeftLocked reports that the writer has given up its last hold of the write side, and goes on as a reader if it
-// reads. q.mu is held.
-func (q *RW[O]) writerLeftLocked() {
-	if q.watch == nil {
+// reads. rw.mu is held.
+func (rw *RW[O]) writerLeftLocked() {
+	if rw.watch == nil {
 		return
 	}
-	q.changedLocked(0, nil, q.writer, Write)
-	if q.readsLocked(q.writer) > 0 {
-		q.changedLocked(Admitted, nil, q.writer, Read)
+	rw.changedLocked(0, nil, rw.writer, Write)
+	if rw.readsLocked(rw.writer) > 0 {
+		rw.changedLocked(Admitted, nil, rw.writer, Read)
 	}
 }
 
-// changedLocked reports that n permits were taken, or given back. q.mu is held.
-func (q *Permits) changedLocked(o Outcome, call any, n int) {
-	if q.watch != nil {
-		q.watch(Change[struct{}]{Outcome: o, Permits: n, Call: call})
+// changedLocked reports that n permits were taken, or given back. p.mu is held.
+func (p *Permits) changedLocked(o Outcome, call any, n int) {
+	if p.watch != nil {
+		p.watch(Change[struct{}]{Outcome: o, Permits: n, Call: call})
 	}
 }

@@ -144,7 +144,7 @@ type writeSide struct {
 	sharedPart
 }
 
-func (l writeSide) acquire(ctx context.Context) error { return l.Lock(ctx) }
+func (s writeSide) acquire(ctx context.Context) error { return s.Lock(ctx) }
 
 // A readSide is the read side; its token is its version.
 type readSide struct {
@@ -152,15 +152,15 @@ type readSide struct {
 	sharedPart
 }
 
-func (l readSide) acquire(ctx context.Context) error { return l.RLock(ctx) }
+func (s readSide) acquire(ctx context.Context) error { return s.RLock(ctx) }
 
-func (l readSide) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	return l.TryRLockFor(ctx, wait)
+func (s readSide) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
+	return s.TryRLockFor(ctx, wait)
 }
 
-func (l readSide) Unlock(ctx context.Context) error { return l.RUnlock(ctx) }
+func (s readSide) Unlock(ctx context.Context) error { return s.RUnlock(ctx) }
 
-func (l readSide) Token(ctx context.Context) (reentrant.Token, error) { return l.Version(ctx) }
+func (s readSide) Token(ctx context.Context) (reentrant.Token, error) { return s.Version(ctx) }
 
 type permit struct {
 	*reentrant.Semaphore

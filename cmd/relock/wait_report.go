@@ -42,52 +42,52 @@ func newWaitReporter(h *hold) *waitReporter {
 }
 
 // follow reports until ctx ends.
-func (b *waitReporter) follow(ctx context.Context) {
-	for pause := notice; ; pause = b.every {
+func (r *waitReporter) follow(ctx context.Context) {
+	for pause := notice; ; pause = r.every {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		st, err := b.hold.lock.look(ctx)
+		st, err := r.hold.lock.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			b.say("", func() { b.sayOutage(err) })
-		case st.others(b.hold.session.ID()):
-			age, known := b.age(ctx, st)
-			b.say(st.Session+" "+holderOf(st)+" "+st.Note, func() { b.sayHolder(st, age, known) })
+			r.say("", func() { r.sayOutage(err) })
+		case st.others(r.hold.session.ID()):
+			age, known := r.age(ctx, st)
+			r.say(st.Session+" "+holderOf(st)+" "+st.Note, func() { r.sayHolder(st, age, known) })
 		}
 	}
 }
 
 // say calls how if what differs from the last report, or if that was long ago.
-func (b *waitReporter) say(what string, how func()) {
-	if !b.lastAt.IsZero() && what == b.last && time.Since(b.lastAt) < repetition {
+func (r *waitReporter) say(what string, how func()) {
+	if !r.lastAt.IsZero() && what == r.last && time.Since(r.lastAt) < repetition {
 		return
 	}
-	b.last, b.lastAt = what, time.Now()
+	r.last, r.lastAt = what, time.Now()
 	how()
 }
 
 // age returns how long the holder has had the lock. It is computed from the token, so it is not known for readers and
 // permits.
-func (b *waitReporter) age(ctx context.Context, st status) (age time.Duration, known bool) {
+func (r *waitReporter) age(ctx context.Context, st status) (age time.Duration, known bool) {
 	if st.shared != nil && !st.writing() {
 		return 0, false
 	}
-	return b.clock.since(ctx, reentrant.Token(st.Token))
+	return r.clock.since(ctx, reentrant.Token(st.Token))
 }
 
 // sayHolder reports the holder, its note and, if known, how long it has held the lock.
-func (b *waitReporter) sayHolder(st status, age time.Duration, known bool) {
-	name, holder := b.hold.lock.Name(), holderOf(st)
+func (r *waitReporter) sayHolder(st status, age time.Duration, known bool) {
+	name, holder := r.hold.lock.Name(), holderOf(st)
 	switch {
-	case b.terminal && known:
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s for %s%s\n", shown(name), holder, inWords(age), st.noted())
-	case b.terminal:
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, held by %s%s\n", shown(name), holder, st.noted())
+	case r.terminal && known:
+		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, held by %s for %s%s\n", shown(name), holder, inWords(age), st.noted())
+	case r.terminal:
+		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, held by %s%s\n", shown(name), holder, st.noted())
 	default:
 		attrs := []any{"holder", holder}
 		if st.Note != "" {
@@ -96,22 +96,22 @@ func (b *waitReporter) sayHolder(st status, age time.Duration, known bool) {
 		if known {
 			attrs = append(attrs, "held_for", age.Round(time.Millisecond))
 		}
-		b.log(slog.LevelInfo, attrs...)
+		r.log(slog.LevelInfo, attrs...)
 	}
 }
 
 // sayOutage reports that Redis does not answer.
-func (b *waitReporter) sayOutage(err error) {
-	if b.terminal {
-		fmt.Fprintf(b.hold.stderr, "relock: waiting for %s, but Redis does not answer: %s\n", shown(b.hold.lock.Name()), words(err))
+func (r *waitReporter) sayOutage(err error) {
+	if r.terminal {
+		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, but Redis does not answer: %s\n", shown(r.hold.lock.Name()), words(err))
 		return
 	}
-	b.log(slog.LevelWarn, "error", words(err))
+	r.log(slog.LevelWarn, "error", words(err))
 }
 
-func (b *waitReporter) log(level slog.Level, attrs ...any) {
-	attrs = append([]any{"lock", b.hold.lock.Name(), "waited", time.Since(b.began).Round(time.Millisecond)}, attrs...)
-	slog.New(slog.NewTextHandler(b.hold.stderr, nil)).Log(context.Background(), level, "waiting for a lock", attrs...)
+func (r *waitReporter) log(level slog.Level, attrs ...any) {
+	attrs = append([]any{"lock", r.hold.lock.Name(), "waited", time.Since(r.began).Round(time.Millisecond)}, attrs...)
+	slog.New(slog.NewTextHandler(r.hold.stderr, nil)).Log(context.Background(), level, "waiting for a lock", attrs...)
 }
 
 // isTerminal reports whether w is a terminal.

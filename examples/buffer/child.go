@@ -73,24 +73,24 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 }
 
 // work is one worker: the first ones are producers, the others consumers.
-func (s *workplace) work(ctx context.Context, worker int) error {
-	notFull, notEmpty := s.lock.NewCondition("not full"), s.lock.NewCondition("not empty")
-	if worker >= s.role.Producers {
-		c := consumer{process: s.role.Process, items: s.role.Items, store: s.store, did: &s.did}
-		return repeat(ctx, s.turnstile(notEmpty, notFull, &s.did.idle.empty), c.step)
+func (w *workplace) work(ctx context.Context, worker int) error {
+	notFull, notEmpty := w.lock.NewCondition("not full"), w.lock.NewCondition("not empty")
+	if worker >= w.role.Producers {
+		c := consumer{process: w.role.Process, items: w.role.Items, store: w.store, did: &w.did}
+		return repeat(ctx, w.turnstile(notEmpty, notFull, &w.did.idle.empty), c.step)
 	}
 	p := producer{
-		number: (s.role.Seat-1)*s.role.Producers + worker, producers: s.role.Processes * s.role.Producers,
-		items: s.role.Items, capacity: s.role.Capacity, store: s.store, did: &s.did,
+		number: (w.role.Seat-1)*w.role.Producers + worker, producers: w.role.Processes * w.role.Producers,
+		items: w.role.Items, capacity: w.role.Capacity, store: w.store, did: &w.did,
 	}
-	return repeat(ctx, s.turnstile(notFull, notEmpty, &s.did.idle.full), p.step)
+	return repeat(ctx, w.turnstile(notFull, notEmpty, &w.did.idle.full), p.step)
 }
 
-func (s *workplace) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
-	if s.role.Lock == lockNone {
+func (w *workplace) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
+	if w.role.Lock == lockNone {
 		return openDoor{}
 	}
-	return &monitor{lock: s.lock, wait: wait, tell: tell, waits: waits, lost: &s.did.lost}
+	return &monitor{lock: w.lock, wait: wait, tell: tell, waits: waits, lost: &w.did.lost}
 }
 
 // report reads the counters.

@@ -158,8 +158,8 @@ func TestAnotherProcessTakesOverWhenTheLeaseEnds(t *testing.T) {
 // lostAfter is a Section that is lost after a while.
 type lostAfter time.Duration
 
-func (d lostAfter) Do(ctx context.Context, fn func(ctx context.Context) error) error {
-	inside, cancel := context.WithTimeoutCause(ctx, time.Duration(d), reentrant.ErrLost)
+func (l lostAfter) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	inside, cancel := context.WithTimeoutCause(ctx, time.Duration(l), reentrant.ErrLost)
 	defer cancel()
 	err := fn(inside)
 	if errors.Is(context.Cause(inside), reentrant.ErrLost) {

@@ -18,8 +18,8 @@ type UploadLock interface {
 }
 
 // NewLock makes a lock for one request about an upload.
-func (k UploadLocker) NewLock(id string) (UploadLock, error) {
-	return &upload{lock: k.session.NewLock("upload:" + id)}, nil
+func (l UploadLocker) NewLock(id string) (UploadLock, error) {
+	return &upload{lock: l.session.NewLock("upload:" + id)}, nil
 }
 
 // An upload is one request's lock. The server may unlock it in another goroutine, so the owner has a name of its own.

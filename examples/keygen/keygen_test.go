@@ -199,9 +199,9 @@ type trigger struct {
 	do    func()
 }
 
-func (w *trigger) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.after) {
-		w.do()
+func (t *trigger) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), t.after) {
+		t.do()
 	}
 	return len(p), nil
 }

@@ -44,10 +44,10 @@ type interrupted struct {
 	by func()
 }
 
-func (c interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	first := c.Do(ctx, commands[0])
-	c.by()
-	return append([]rueidis.RedisResult{first}, c.Client.DoMulti(ctx, commands[1:]...)...)
+func (i interrupted) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	first := i.Do(ctx, commands[0])
+	i.by()
+	return append([]rueidis.RedisResult{first}, i.Client.DoMulti(ctx, commands[1:]...)...)
 }
 
 func TestAnOpenidThatGetsTheLastPartDuringALookIsNotLate(t *testing.T) {

@@ -335,10 +335,10 @@ func (p *pair) paused(t *testing.T) *till {
 	return w
 }
 
-func (w *till) charge(ctx context.Context, key string, _ int) error {
-	w.keys <- key
+func (t *till) charge(ctx context.Context, key string, _ int) error {
+	t.keys <- key
 	select {
-	case <-w.ended:
+	case <-t.ended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -346,19 +346,19 @@ func (w *till) charge(ctx context.Context, key string, _ int) error {
 }
 
 // begins waits for a payment to begin, and returns its key.
-func (w *till) begins() string {
-	w.t.Helper()
+func (t *till) begins() string {
+	t.t.Helper()
 	select {
-	case key := <-w.keys:
+	case key := <-t.keys:
 		return key
 	case <-time.After(eventually):
-		require.Fail(w.t, "no visitor pays")
+		require.Fail(t.t, "no visitor pays")
 		return ""
 	}
 }
 
 // ends lets all waiting payments through, and all later ones.
-func (w *till) ends() { close(w.ended) }
+func (t *till) ends() { close(t.ended) }
 
 // A payment is under way at server 1 when the same visitor pays at server 2. A second charge with the same key is the
 // same payment.
@@ -678,10 +678,10 @@ type trigger struct {
 	do    func()
 }
 
-func (s *trigger) Write(p []byte) (int, error) {
-	n, err := s.Builder.Write(p)
-	if strings.Contains(s.String(), s.after) {
-		s.do()
+func (t *trigger) Write(p []byte) (int, error) {
+	n, err := t.Builder.Write(p)
+	if strings.Contains(t.String(), t.after) {
+		t.do()
 	}
 	return n, err
 }

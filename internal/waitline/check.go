@@ -40,11 +40,11 @@ func (s *Spares[T]) Check(node func(*Node[T])) {
 	must(n == s.Len && n <= MaxSpares, "spares and their number disagree")
 }
 
-// InLine reports whether w is in a line.
-func (w *Node[T]) InLine() bool { return w.prev != nil }
+// InLine reports whether n is in a line.
+func (n *Node[T]) InLine() bool { return n.prev != nil }
 
-// Woken reports whether w was woken, and has not received that.
-func (w *Node[T]) Woken() bool { return len(w.turn) > 0 }
+// Woken reports whether n was woken, and has not received that.
+func (n *Node[T]) Woken() bool { return len(n.turn) > 0 }
 
 func must(ok bool, what string) {
 	if !ok {

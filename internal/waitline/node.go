@@ -15,20 +15,20 @@ type Node[T any] struct {
 }
 
 // Value returns what the queue knows of the waiter. The queue decides which goroutine may use it, and when.
-func (w *Node[T]) Value() *T { return &w.value }
+func (n *Node[T]) Value() *T { return &n.value }
 
-// Wait waits until w is woken. It is called without the mutex, by the goroutine that waits.
-func (w *Node[T]) Wait() { <-w.turn }
+// Wait waits until n is woken. It is called without the mutex, by the goroutine that waits.
+func (n *Node[T]) Wait() { <-n.turn }
 
 // Await waits until w is woken, done is closed or timeout delivers; either may be nil. It returns the zero value if w was
 // woken, and otherwise cancelled or timedOut. It is called as Wait is.
-func Await[T, R any](w *Node[T], done <-chan struct{}, timeout <-chan time.Time, cancelled, timedOut R) (why R) {
+func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time, cancelled, timedOut R) (why R) {
 	if done == nil && timeout == nil {
-		w.Wait() // the same as the select below, in three quarters of the time and with one sudog less
+		n.Wait() // the same as the select below, in three quarters of the time and with one sudog less
 		return why
 	}
 	select {
-	case <-w.turn:
+	case <-n.turn:
 	case <-done:
 		why = cancelled
 	case <-timeout:
@@ -37,23 +37,23 @@ func Await[T, R any](w *Node[T], done <-chan struct{}, timeout <-chan time.Time,
 	return why
 }
 
-// Wake gives w its turn. A queue that wakes a node in line, which is then only an offer, takes that back with Drain.
-func (w *Node[T]) Wake() { w.turn <- struct{}{} }
+// Wake gives n its turn. A queue that wakes a node in line, which is then only an offer, takes that back with Drain.
+func (n *Node[T]) Wake() { n.turn <- struct{}{} }
 
 // Drain takes back a turn that the waiter has not received yet.
-func (w *Node[T]) Drain() {
+func (n *Node[T]) Drain() {
 	select {
-	case <-w.turn:
+	case <-n.turn:
 	default:
 	}
 }
 
-// TakeTurn decides for a goroutine that stops waiting. It returns false if w is in line: the goroutine may leave.
-// Otherwise w was granted its turn, also if the goroutine stopped for another reason, and no value of it stays behind.
-func (w *Node[T]) TakeTurn() bool {
-	if w.prev != nil {
+// TakeTurn decides for a goroutine that stops waiting. It returns false if n is in line: the goroutine may leave.
+// Otherwise n was granted its turn, also if the goroutine stopped for another reason, and no value of it stays behind.
+func (n *Node[T]) TakeTurn() bool {
+	if n.prev != nil {
 		return false
 	}
-	w.Drain()
+	n.Drain()
 	return true
 }

@@ -43,14 +43,14 @@ var (
 
 // transact reads the lock (and what else the verb needs), lets run decide, and writes the changes, again until no other
 // client has changed the lock in between. run may be called more than once. If reading fails, nothing has happened.
-func (r noscript) transact(ctx context.Context, what reading, run func(now protocol.Instant, l *protocol.Lock)) error {
-	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return r.try(ctx, client, what, run) })
+func (n noscript) transact(ctx context.Context, what reading, run func(now protocol.Instant, l *protocol.Lock)) error {
+	return n.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return n.try(ctx, client, what, run) })
 }
 
 // rounds calls try over one connection until it succeeds.
-func (r noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) (bool, error)) error {
+func (n noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) (bool, error)) error {
 	for began := time.Now(); ; {
-		client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
+		client, release, err := push.Dedicate(ctx, n.Conn.Deployment.Client)
 		if err != nil {
 			return fmt.Errorf("redisbackend: not sent: %w", err)
 		}
@@ -75,31 +75,31 @@ type lostError struct{ error }
 func (e *lostError) Unwrap() error { return e.error }
 
 // try is one round; false if another client was quicker.
-func (r noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
-	i, err := r.read(ctx, client, what)
+func (n noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
+	i, err := n.read(ctx, client, what)
 	if err != nil {
 		return false, err
 	}
 	run(i.now, &i.lock)
 	changes := i.changes(client)
-	return r.commit(ctx, client, changes)
+	return n.commit(ctx, client, changes)
 }
 
 // read reads a snapshot under WATCH.
-func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, what reading) (*snapshot, error) {
+func (n noscript) read(ctx context.Context, client rueidis.DedicatedClient, what reading) (*snapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
-	i := &snapshot{keys: r.Keys, channels: r.Conn.Deployment.Channels}
-	watched := r.Keys[:]
+	i := &snapshot{keys: n.Keys, channels: n.Conn.Deployment.Channels}
+	watched := n.Keys[:]
 	if what.condition != nil {
-		k := r.Keys.Condition(r.Conn.Deployment.Prefix, *what.condition)
+		k := n.Keys.Condition(n.Conn.Deployment.Prefix, *what.condition)
 		i.condition, i.ticketing, watched = *what.condition, &k, k[:]
 	}
 	if what.note {
-		watched = r.Keys.WithNote(r.Conn.Deployment.Prefix)
-		i.note = watched[len(r.Keys)]
+		watched = n.Keys.WithNote(n.Conn.Deployment.Prefix)
+		i.note = watched[len(n.Keys)]
 	}
 	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
@@ -109,32 +109,32 @@ func (r noscript) read(ctx context.Context, client rueidis.DedicatedClient, what
 	}
 	if err == nil {
 		at.Stamp = i.now.Microseconds()
-		r.Clock.Saw(at)
+		n.Clock.Saw(at)
 		return i, nil
 	}
-	return nil, r.notRead(ctx, err)
+	return nil, n.notRead(ctx, err)
 }
 
 // notRead returns the error of a failed read.
-func (r noscript) notRead(ctx context.Context, err error) error {
+func (n noscript) notRead(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGarbage):
 		return fmt.Errorf("redisbackend: %w", err)
 	case wire.ErrorCode(err) != "":
 		return wire.Fail(ctx, err)
 	}
-	return r.notDone(ctx, err)
+	return n.notDone(ctx, err)
 }
 
 // notDone returns the error of a connection that was lost before anything was written.
-func (r noscript) notDone(ctx context.Context, err error) error {
-	r.Clock.Forget()
+func (n noscript) notDone(ctx context.Context, err error) error {
+	n.Clock.Forget()
 	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
 }
 
 // commit writes the changes as one; it returns false if a watched key has changed since, and nothing was written.
 // Without changes it only checks that: the values that were read one by one were then there at one moment.
-func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
+func (n noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
 	queued, exec := answers[:len(answers)-1], answers[len(answers)-1]
@@ -145,9 +145,9 @@ func (r noscript) commit(ctx context.Context, client rueidis.DedicatedClient, ch
 	case err == nil:
 		return true, carriedOut(results)
 	case len(changes) == 0 && wire.ErrorCode(err) == "":
-		return false, r.notDone(ctx, err)
+		return false, n.notDone(ctx, err)
 	case wire.ErrorCode(err) == "":
-		r.Clock.Forget()
+		n.Clock.Forget()
 		return false, wire.Fail(ctx, err)
 	}
 	return false, discarded(ctx, queued, err)
@@ -182,14 +182,14 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 
 // Acquire implements backend.Remote. It does not send a copy whose time is over. A copy that is delayed on its way
 // fails, because later commands have changed the watched keys.
-func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
+func (n noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (reply backend.AcquireReply, err error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
+	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
-			reply, refused = l.Acquire(now, r.Conn.Session, req, forever)
+			reply, refused = l.Acquire(now, n.Conn.Session, req, forever)
 		}
 	})
 	switch {
@@ -198,27 +198,27 @@ func (r noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (repl
 	case refused != nil:
 		return backend.AcquireReply{}, fmt.Errorf("redisbackend: %w", refused)
 	case reply.Status == backend.Waiting && req.Queue:
-		r.Conn.Listen(r.Remote)
+		n.Conn.Listen(n.Remote)
 	}
 	return reply, nil
 }
 
 // Reenter implements backend.Remote.
-func (r noscript) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
+func (n noscript) Reenter(ctx context.Context, req backend.ReenterRequest) (reply backend.ReenterReply, err error) {
 	if err := wire.CheckReenter(&req); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, r.Conn.Session, req) })
+	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Reenter(now, n.Conn.Session, req) })
 	return reply, err
 }
 
 // Release implements backend.Remote.
-func (r noscript) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
+func (n noscript) Release(ctx context.Context, req backend.ReleaseRequest) (result backend.ReleaseResult, err error) {
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
-		result = l.Release(now, r.Conn.Session, req, wire.Remaining(req.Until))
+	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
+		result = l.Release(now, n.Conn.Session, req, wire.Remaining(req.Until))
 	})
 	return result, err
 }
@@ -232,14 +232,14 @@ func tooLate(notAfter time.Time) error {
 }
 
 // Resume implements backend.Resumer.
-func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
+func (n noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply backend.ResumeReply, err error) {
 	if err := wire.CheckResume(&req); err != nil {
 		return reply, err
 	}
 	var refused error
-	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
+	err = n.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
-			reply, refused = l.Resume(now, r.Conn.Session, req, forever, wire.Remaining(req.Until))
+			reply, refused = l.Resume(now, n.Conn.Session, req, forever, wire.Remaining(req.Until))
 		}
 	})
 	if err == nil && refused != nil {
@@ -249,31 +249,31 @@ func (r noscript) Resume(ctx context.Context, req backend.ResumeRequest) (reply 
 }
 
 // Watch implements backend.Watcher.
-func (r noscript) Watch(ctx context.Context, epoch uint64) (reply backend.WatchReply, err error) {
+func (n noscript) Watch(ctx context.Context, epoch uint64) (reply backend.WatchReply, err error) {
 	if err := wire.CheckNumbers(epoch); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Watch(now, r.Conn.Session, epoch) })
+	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) { reply = l.Watch(now, n.Conn.Session, epoch) })
 	return reply, err
 }
 
 // Note implements backend.Noter.
-func (r noscript) Note(ctx context.Context, req backend.NoteRequest) (kept bool, err error) {
+func (n noscript) Note(ctx context.Context, req backend.NoteRequest) (kept bool, err error) {
 	if err := wire.CheckNote(&req); err != nil {
 		return false, err
 	}
-	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) { kept = l.SetNote(now, r.Conn.Session, req) })
+	err = n.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) { kept = l.SetNote(now, n.Conn.Session, req) })
 	return kept, err
 }
 
 // Await implements backend.Conditions.
-func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
+func (n noscript) Await(ctx context.Context, req backend.AwaitRequest) (status backend.TicketStatus, err error) {
 	if err := wire.CheckAwait(&req); err != nil {
 		return 0, err
 	}
 	var refused error
-	err = r.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) {
-		status, refused = l.Await(now, r.Conn.Session, req, wire.Remaining(req.Until))
+	err = n.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) {
+		status, refused = l.Await(now, n.Conn.Session, req, wire.Remaining(req.Until))
 	})
 	switch {
 	case err != nil:
@@ -281,44 +281,44 @@ func (r noscript) Await(ctx context.Context, req backend.AwaitRequest) (status b
 	case refused != nil:
 		return 0, fmt.Errorf("redisbackend: %w", refused)
 	}
-	r.Conn.Listen(r.Remote)
+	n.Conn.Listen(n.Remote)
 	return status, nil
 }
 
 // Signal implements backend.Conditions.
-func (r noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
+func (n noscript) Signal(ctx context.Context, req backend.SignalRequest) (reply backend.SignalReply, err error) {
 	if err := wire.CheckNumbers(req.Epoch, req.Op); err != nil {
 		return reply, err
 	}
-	err = r.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, r.Conn.Session, req) })
+	err = n.transact(ctx, reading{condition: &req.Condition}, func(now protocol.Instant, l *protocol.Lock) { reply = l.Signal(now, n.Conn.Session, req) })
 	return reply, err
 }
 
 // Withdraw implements backend.Conditions.
-func (r noscript) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
+func (n noscript) Withdraw(ctx context.Context, condition string, ticket uint64) (status backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(ticket); err != nil {
 		return 0, err
 	}
-	err = r.transact(ctx, reading{condition: &condition}, func(_ protocol.Instant, l *protocol.Lock) {
-		status = l.Withdraw(r.Conn.Session, condition, ticket)
+	err = n.transact(ctx, reading{condition: &condition}, func(_ protocol.Instant, l *protocol.Lock) {
+		status = l.Withdraw(n.Conn.Session, condition, ticket)
 	})
 	return status, err
 }
 
 // Beat implements backend.Conditions.
-func (r noscript) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
+func (n noscript) Beat(ctx context.Context, condition string, tickets, served []uint64) (answers []backend.TicketStatus, err error) {
 	if err := wire.CheckNumbers(slices.Concat(tickets, served)...); err != nil {
 		return nil, err
 	}
-	err = r.transact(ctx, reading{condition: &condition}, func(now protocol.Instant, l *protocol.Lock) {
-		answers = l.Beat(now, r.Conn.Session, condition, tickets, served)
+	err = n.transact(ctx, reading{condition: &condition}, func(now protocol.Instant, l *protocol.Lock) {
+		answers = l.Beat(now, n.Conn.Session, condition, tickets, served)
 	})
 	return answers, err
 }
 
 // Inspect implements backend.Remote.
-func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
-	err = r.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
+func (n noscript) Inspect(ctx context.Context) (st backend.State, err error) {
+	err = n.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
 		seen := *l // inspecting removes nothing that has expired
 		st = seen.Inspect(now)
 	})
@@ -326,9 +326,9 @@ func (r noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 }
 
 // ForceUnlock implements backend.Remote. As in Acquire, a copy whose time is over is not sent.
-func (r noscript) ForceUnlock(ctx context.Context, notAfter time.Time) (had bool, err error) {
+func (n noscript) ForceUnlock(ctx context.Context, notAfter time.Time) (had bool, err error) {
 	var refused error
-	err = r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
+	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(notAfter); refused == nil {
 			had, refused = l.Force(now, forever)
 		}
@@ -417,30 +417,30 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 // needs no memory, so a command of its own extends the lease. Another session may get the lock just before that: then
 // this hold is gone, as the second read shows, and the other's lease has at most become longer. (Redis 6 cannot only
 // extend. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
-func (r noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
+func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
-		return r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
+		return n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 			renewed := *l // the snapshot stays as it is
-			w.Gone = !renewed.Renew(now, r.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+			w.Gone = !renewed.Renew(now, n.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
 			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
 		})
 	}
 	if err := look(); err != nil || w.Gone {
 		return err
 	}
-	if err := r.prolong(ctx, r.Keys[0], ttl); err != nil {
+	if err := n.prolong(ctx, n.Keys[0], ttl); err != nil {
 		return err
 	}
-	if err := r.prolong(ctx, r.Keys[1], keep); err != nil {
+	if err := n.prolong(ctx, n.Keys[1], keep); err != nil {
 		return err
 	}
 	return look()
 }
 
 // prolong sets a key's TTL to at least d, on Redis 6 to d.
-func (r noscript) prolong(ctx context.Context, key string, d time.Duration) error {
-	client := r.Conn.Deployment.Client
+func (n noscript) prolong(ctx context.Context, key string, d time.Duration) error {
+	client := n.Conn.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()
 	if strings.Contains(wire.WordsOf(err), "number of arguments") { // it does not know GT
 		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Build()).Error()

@@ -47,16 +47,16 @@ const (
 const keepShared = 10 * time.Second
 
 // Share implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
-func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply backend.ShareReply, err error) {
+func (n noscript) Share(ctx context.Context, req backend.ShareRequest) (reply backend.ShareReply, err error) {
 	if err := wire.CheckShare(&req); err != nil {
 		return reply, err
 	}
 	var refused error
 	newcomer := req.Keep == 0 && req.Want > 0
-	err = r.transactShared(ctx, newcomer, func(i *sharedSnapshot) {
+	err = n.transactShared(ctx, newcomer, func(i *sharedSnapshot) {
 		if refused = tooLate(req.NotAfter); refused == nil {
-			memory := protocol.Instant(r.Clock.Latest(clock.InstantOf(req.Memory))) * time.Microsecond
-			reply, refused = i.shared.Share(i.now, r.Conn.Session, req, i.now, memory)
+			memory := protocol.Instant(n.Clock.Latest(clock.InstantOf(req.Memory))) * time.Microsecond
+			reply, refused = i.shared.Share(i.now, n.Conn.Session, req, i.now, memory)
 		}
 	})
 	switch {
@@ -65,21 +65,21 @@ func (r noscript) Share(ctx context.Context, req backend.ShareRequest) (reply ba
 	case refused != nil:
 		return backend.ShareReply{}, fmt.Errorf("redisbackend: %w", refused)
 	case reply.Placed:
-		r.Conn.Listen(r.Remote)
+		n.Conn.Listen(n.Remote)
 	}
 	return reply, nil
 }
 
 // InspectShared implements backend.Sharer.
-func (r noscript) InspectShared(ctx context.Context) (st backend.SharedState, err error) {
-	err = r.transactShared(ctx, true, func(i *sharedSnapshot) { st = i.shared.Inspect(i.now) })
+func (n noscript) InspectShared(ctx context.Context) (st backend.SharedState, err error) {
+	err = n.transactShared(ctx, true, func(i *sharedSnapshot) { st = i.shared.Inspect(i.now) })
 	return st, err
 }
 
 // ForceShared implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
-func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (had bool, err error) {
+func (n noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (had bool, err error) {
 	var refused error
-	err = r.transactShared(ctx, true, func(i *sharedSnapshot) {
+	err = n.transactShared(ctx, true, func(i *sharedSnapshot) {
 		if refused = tooLate(notAfter); refused == nil {
 			had, refused = i.shared.Force(i.now, forever, kind)
 		}
@@ -91,9 +91,9 @@ func (r noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAf
 }
 
 // renewShared renews units of a shared name. A server without free memory refuses this, since it writes the hash.
-func (r noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
-	err := r.transactShared(ctx, false, func(i *sharedSnapshot) {
-		w.Units = i.shared.Renew(i.now, r.Conn.Session, w.Epoch, w.Under, min(w.Lease, wire.MaxTTL))
+func (n noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
+	err := n.transactShared(ctx, false, func(i *sharedSnapshot) {
+		w.Units = i.shared.Renew(i.now, n.Conn.Session, w.Epoch, w.Under, min(w.Lease, wire.MaxTTL))
 	})
 	w.Gone = err == nil && w.Units == 0
 	return err
@@ -101,50 +101,50 @@ func (r noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 
 // transactShared is transact for a shared name. It names the hold key only if withHold is set: it is to be there for no
 // shared name, and in a slot on the move a Cluster refuses a command that names it beside the record.
-func (r noscript) transactShared(ctx context.Context, withHold bool, run func(*sharedSnapshot)) error {
-	return r.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) {
-		i, err := r.lookShared(ctx, client, withHold)
+func (n noscript) transactShared(ctx context.Context, withHold bool, run func(*sharedSnapshot)) error {
+	return n.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) {
+		i, err := n.lookShared(ctx, client, withHold)
 		if err != nil {
 			return false, err
 		}
 		run(i)
-		return r.commit(ctx, client, i.changes(client))
+		return n.commit(ctx, client, i.changes(client))
 	})
 }
 
 // lookShared is look for a shared name.
-func (r noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient, withHold bool) (*sharedSnapshot, error) {
+func (n noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient, withHold bool) (*sharedSnapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
 		return nil, fmt.Errorf("redisbackend: not done: %w", err)
 	}
-	i := &sharedSnapshot{keys: r.Keys, channels: r.Conn.Deployment.Channels}
-	watched := r.Keys[1:2]
+	i := &sharedSnapshot{keys: n.Keys, channels: n.Conn.Deployment.Channels}
+	watched := n.Keys[1:2]
 	if withHold {
-		watched = r.Keys[:2]
+		watched = n.Keys[:2]
 	}
 	commands := rueidis.Commands{
 		client.B().Watch().Key(watched...).Build(),
 		client.B().Time().Build(),
-		client.B().Hgetall().Key(r.Keys[1]).Build(),
-		client.B().Pttl().Key(r.Keys[1]).Build(),
+		client.B().Hgetall().Key(n.Keys[1]).Build(),
+		client.B().Pttl().Key(n.Keys[1]).Build(),
 	}
 	if withHold {
-		commands = append(commands, client.B().Pttl().Key(r.Keys[0]).Build())
+		commands = append(commands, client.B().Pttl().Key(n.Keys[0]).Build())
 	}
 	answers := client.DoMulti(ctx, commands...)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	err := i.parse(answers)
 	if err == nil {
 		at.Stamp = i.now.Microseconds()
-		r.Clock.Saw(at)
+		n.Clock.Saw(at)
 		return i, nil
 	}
-	return nil, r.notRead(ctx, err)
+	return nil, n.notRead(ctx, err)
 }
 
 // parse reads the replies.
-func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
+func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	for _, a := range answers {
 		if err := a.Error(); err != nil {
 			return err
@@ -154,21 +154,21 @@ func (i *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	if err != nil {
 		return err
 	}
-	i.now = now
-	i.shared = protocol.Shared{Name: i.keys.Hold(), Keep: keepShared, Publish: i.publish}
-	i.was, _ = answers[2].AsStrMap()
+	s.now = now
+	s.shared = protocol.Shared{Name: s.keys.Hold(), Keep: keepShared, Publish: s.publish}
+	s.was, _ = answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	i.ttl = time.Duration(ttl) * time.Millisecond
-	if len(i.was) == 0 || i.ttl <= 0 {
-		i.was, i.ttl = nil, 0
+	s.ttl = time.Duration(ttl) * time.Millisecond
+	if len(s.was) == 0 || s.ttl <= 0 {
+		s.was, s.ttl = nil, 0
 		return absent(answers[4:])
 	}
-	i.shared.Expires = i.now + i.ttl
-	if !i.parseSummary() || !i.parseEntries() {
+	s.shared.Expires = s.now + s.ttl
+	if !s.parseSummary() || !s.parseEntries() {
 		return errForeign
 	}
-	i.before = i.hash()
-	if i.shared.Held() {
+	s.before = s.hash()
+	if s.shared.Held() {
 		return nil
 	}
 	return absent(answers[4:])
@@ -186,19 +186,19 @@ func absent(hold []rueidis.RedisResult) error {
 
 // parseSummary reads "kind token units holders sessions soonest first last told"; false if there is none. What follows from
 // the entries is not read.
-func (i *sharedSnapshot) parseSummary() bool {
-	words := strings.Fields(i.was[summaryField])
+func (s *sharedSnapshot) parseSummary() bool {
+	words := strings.Fields(s.was[summaryField])
 	if len(words) != 9 {
 		return false
 	}
 	n, ok := numbers(words[1:], 0)
-	i.shared.Kind, i.shared.Token, i.shared.Last, i.shared.Told = wire.KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
-	return ok && i.shared.Kind != 0
+	s.shared.Kind, s.shared.Token, s.shared.Last, s.shared.Told = wire.KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
+	return ok && s.shared.Kind != 0
 }
 
 // parseEntries reads the sessions' entries; false if a field is none. What is said of places beside them is not read.
-func (i *sharedSnapshot) parseEntries() bool {
-	for field, raw := range i.was {
+func (s *sharedSnapshot) parseEntries() bool {
+	for field, raw := range s.was {
 		if field == summaryField || strings.HasPrefix(field, placePrefix) {
 			continue
 		}
@@ -206,9 +206,9 @@ func (i *sharedSnapshot) parseEntries() bool {
 		if !ok {
 			return false
 		}
-		i.shared.Entries = append(i.shared.Entries, e)
+		s.shared.Entries = append(s.shared.Entries, e)
 	}
-	slices.SortFunc(i.shared.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
+	slices.SortFunc(s.shared.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
 	return true
 }
 
@@ -260,12 +260,12 @@ func writeSummary(s *protocol.Shared) string {
 }
 
 // hash returns the whole state, as the scripts keep it.
-func (i *sharedSnapshot) hash() map[string]string {
-	s := &i.shared
-	fields := map[string]string{summaryField: writeSummary(s)}
-	for n := range s.Entries {
-		e := &s.Entries[n]
-		fields[e.Session] = writeEntry(s, e)
+func (s *sharedSnapshot) hash() map[string]string {
+	shared := &s.shared
+	fields := map[string]string{summaryField: writeSummary(shared)}
+	for i := range shared.Entries {
+		e := &shared.Entries[i]
+		fields[e.Session] = writeEntry(shared, e)
 		if p := e.Place.Order; p > 0 {
 			fields[placePrefix+strconv.FormatUint(p, 10)] = e.Session
 		}
@@ -274,47 +274,47 @@ func (i *sharedSnapshot) hash() map[string]string {
 }
 
 // publish sends a session a message of the protocol, in the format of share.lua.
-func (i *sharedSnapshot) publish(session string, m protocol.Message) {
-	hold, text := i.keys.Hold(), ""
+func (s *sharedSnapshot) publish(session string, m protocol.Message) {
+	hold, text := s.keys.Hold(), ""
 	if m.Kind == protocol.SharedGrant {
 		text = wire.Message{Kind: wire.ShareGranted, Hold: hold, Epoch: m.Epoch, Units: m.Units, May: m.May, First: uint64(m.First),
 			Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}.String()
 	} else {
 		text = fmt.Sprintf("%c %d %d %s", wire.ShareWanted, m.May, m.Try, hold)
 	}
-	i.told = append(i.told, message{i.channels + session, text})
+	s.told = append(s.told, message{s.channels + session, text})
 }
 
 // changes returns the commands that make Redis's hash equal to the snapshot, none if the verb changed nothing.
-func (i *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
-	if i.shared.Kind == 0 {
+func (s *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+	if s.shared.Kind == 0 {
 		return nil
 	}
-	is := i.hash()
-	if !maps.Equal(is, i.before) {
-		commands = i.writes(c, is)
+	is := s.hash()
+	if !maps.Equal(is, s.before) {
+		commands = s.writes(c, is)
 	}
-	if ttl := i.shared.Expires - i.now; ttl != i.ttl {
-		commands = append(commands, c.B().Pexpire().Key(i.keys[1]).Milliseconds(int64(wire.Millis(ttl))).Build())
+	if ttl := s.shared.Expires - s.now; ttl != s.ttl {
+		commands = append(commands, c.B().Pexpire().Key(s.keys[1]).Milliseconds(int64(wire.Millis(ttl))).Build())
 	}
-	for _, m := range i.told {
+	for _, m := range s.told {
 		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
 	}
 	return commands
 }
 
 // writes returns the commands that set the fields of the hash, and delete all others.
-func (i *sharedSnapshot) writes(c rueidis.DedicatedClient, is map[string]string) (commands rueidis.Commands) {
-	key, set, changed := i.keys[1], c.B().Hset().Key(i.keys[1]).FieldValue(), false
+func (s *sharedSnapshot) writes(c rueidis.DedicatedClient, is map[string]string) (commands rueidis.Commands) {
+	key, set, changed := s.keys[1], c.B().Hset().Key(s.keys[1]).FieldValue(), false
 	for field, text := range is {
-		if i.was[field] != text {
+		if s.was[field] != text {
 			set, changed = set.FieldValue(field, text), true
 		}
 	}
 	if changed {
 		commands = append(commands, set.Build())
 	}
-	for field := range i.was {
+	for field := range s.was {
 		if _, ok := is[field]; !ok {
 			commands = append(commands, c.B().Hdel().Key(key).Field(field).Build())
 		}

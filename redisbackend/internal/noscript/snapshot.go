@@ -49,8 +49,8 @@ type message struct{ channel, text string }
 const forever = protocol.Instant(math.MaxInt64)
 
 // readers returns the commands that read a snapshot, in the order in which parse expects their replies.
-func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
-	k := i.keys
+func (s *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
+	k := s.keys
 	commands := rueidis.Commands{
 		c.B().Time().Build(),
 		c.B().Get().Key(k[1]).Build(),
@@ -59,22 +59,22 @@ func (i *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 		c.B().Lrange().Key(k[2]).Start(0).Stop(-1).Build(),
 		c.B().Hgetall().Key(k[3]).Build(),
 	}
-	if t := i.ticketing; t != nil {
+	if t := s.ticketing; t != nil {
 		commands = append(commands,
 			c.B().Zrange().Key(t[4]).Min("0").Max("-1").Withscores().Build(),
 			c.B().Zrange().Key(t[5]).Min("0").Max("-1").Withscores().Build(),
 			c.B().Hgetall().Key(t[6]).Build())
 	}
-	if i.note != "" {
-		commands = append(commands, c.B().Get().Key(i.note).Build())
+	if s.note != "" {
+		commands = append(commands, c.B().Get().Key(s.note).Build())
 	}
 	return commands
 }
 
 // parse reads the replies.
-func (i *snapshot) parse(answers []rueidis.RedisResult) error {
+func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 	read := answers
-	if i.note != "" {
+	if s.note != "" {
 		read = answers[:len(answers)-1] // if the note's key has something else, there is no note
 	}
 	for _, a := range read {
@@ -86,40 +86,40 @@ func (i *snapshot) parse(answers []rueidis.RedisResult) error {
 	if err != nil {
 		return err
 	}
-	i.now = now
-	i.lock = protocol.Lock{Keep: wire.MinKeep, Publish: i.publish}
+	s.now = now
+	s.lock = protocol.Lock{Keep: wire.MinKeep, Publish: s.publish}
 	text, none := answers[1].ToString()
 	if record, ok := wire.ParseRecord(text); ok {
-		i.record, i.lock.Record = text, protocol.Record(record)
+		s.record, s.lock.Record = text, protocol.Record(record)
 	} else if none == nil {
 		return errRecord
 	}
-	i.lock.Record.Expires = forever
+	s.lock.Record.Expires = forever
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	if err := i.parseHold(hash, ttl); err != nil {
+	if err := s.parseHold(hash, ttl); err != nil {
 		return err
 	}
 	order, _ := answers[4].AsStrSlice()
 	places, _ := answers[5].AsStrMap()
 	for _, session := range order {
 		if raw, ok := places[session]; ok {
-			i.queue = append(i.queue, session+" "+raw)
-			i.lock.Queue = append(i.lock.Queue, parsePlace(session, raw))
+			s.queue = append(s.queue, session+" "+raw)
+			s.lock.Queue = append(s.lock.Queue, parsePlace(session, raw))
 		}
 	}
-	if i.ticketing != nil {
+	if s.ticketing != nil {
 		terms, _ := answers[8].AsStrMap()
 		waiting, _ := answers[6].AsZScores()
 		signalled, _ := answers[7].AsZScores()
-		i.lock.Conditions = map[string]*protocol.Condition{i.condition: {
+		s.lock.Conditions = map[string]*protocol.Condition{s.condition: {
 			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
 		}}
-		i.lists = i.tickets()
+		s.lists = s.tickets()
 	}
-	if i.note != "" {
+	if s.note != "" {
 		text, _ := answers[len(answers)-1].ToString()
-		i.parseNote(text)
+		s.parseNote(text)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func garbage(what string) error {
 	return backend.WithRefused(fmt.Errorf("%w: %w the key has %s", backend.ErrWrongKind, errGarbage, what))
 }
 
-func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
+func (s *snapshot) parseHold(hash map[string]string, ttl int64) error {
 	const expired, never = -2, -1
 	if ttl == expired { // since the hash was read
 		return nil
@@ -147,28 +147,28 @@ func (i *snapshot) parseHold(hash map[string]string, ttl int64) error {
 		if !named || ttl == never {
 			return errForeign
 		}
-		if i.was.field != "" {
-			if session != i.lock.Record.Session {
-				i.was.others = append(i.was.others, field)
+		if s.was.field != "" {
+			if session != s.lock.Record.Session {
+				s.was.others = append(s.was.others, field)
 				continue
 			}
-			i.was.others = append(i.was.others, i.was.field)
+			s.was.others = append(s.was.others, s.was.field)
 		}
-		i.was.field, i.was.expires = field, i.now+time.Duration(ttl)*time.Millisecond
+		s.was.field, s.was.expires = field, s.now+time.Duration(ttl)*time.Millisecond
 		var err error
-		if i.was.count, err = strconv.Atoi(count); err != nil || i.was.count < 1 || len(count) > 10 {
+		if s.was.count, err = strconv.Atoi(count); err != nil || s.was.count < 1 || len(count) > 10 {
 			return errForeign
 		}
-		i.lock.Hold = protocol.Hold{Session: session, Owner: owner, Count: i.was.count, Expires: i.was.expires}
+		s.lock.Hold = protocol.Hold{Session: session, Owner: owner, Count: s.was.count, Expires: s.was.expires}
 	}
 	return nil
 }
 
 // parseNote reads "token text".
-func (i *snapshot) parseNote(raw string) {
+func (s *snapshot) parseNote(raw string) {
 	if token, text, ok := strings.Cut(raw, " "); ok {
 		n, _ := strconv.ParseUint(token, 10, 64)
-		i.lock.Note = protocol.Note{Token: backend.Token(n), Text: text, Expires: forever}
+		s.lock.Note = protocol.Note{Token: backend.Token(n), Text: text, Expires: forever}
 	}
 }
 
@@ -226,8 +226,8 @@ func tickets(order []rueidis.ZScore, terms map[string]string, signalled bool) (l
 }
 
 // tickets returns the condition's present tickets, waiting and signalled, a line each.
-func (i *snapshot) tickets() (lists [2][]string) {
-	c := i.lock.Conditions[i.condition]
+func (s *snapshot) tickets() (lists [2][]string) {
+	c := s.lock.Conditions[s.condition]
 	for n, list := range [][]protocol.Ticket{c.Waiting, c.Signalled} {
 		for _, t := range list {
 			lists[n] = append(lists[n], fmt.Sprintf("%s:%d %d %s", t.Session, t.Epoch, t.Deadline, t.Patience))
@@ -237,8 +237,8 @@ func (i *snapshot) tickets() (lists [2][]string) {
 }
 
 // publish sends a session a message of the protocol, in the format of the scripts.
-func (i *snapshot) publish(session string, m protocol.Message) {
-	text := wire.Message{Kind: wire.Granted, Hold: i.keys.Hold(), Epoch: m.Epoch, Placed: m.Placed,
+func (s *snapshot) publish(session string, m protocol.Message) {
+	text := wire.Message{Kind: wire.Granted, Hold: s.keys.Hold(), Epoch: m.Epoch, Placed: m.Placed,
 		First: uint64(m.First), Last: uint64(m.Last), TTL: m.TTL, Stamp: m.At.Microseconds()}
 	switch m.Kind {
 	case protocol.Signalled:
@@ -248,36 +248,36 @@ func (i *snapshot) publish(session string, m protocol.Message) {
 	case protocol.Taken:
 		text.Kind = wire.Taken
 	}
-	i.messages = append(i.messages, message{i.channels + session, text.String()})
+	s.messages = append(s.messages, message{s.channels + session, text.String()})
 }
 
 // changes returns the commands that make Redis's state equal to the snapshot, none if it is.
-func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
-	commands = append(commands, i.holdChanges(c)...)
-	k := i.keys
-	if r := &i.lock.Record; r.Expires != forever { // it was saved
-		seconds := int64(wire.RoundUp(r.Expires-i.now, time.Second))
-		if record := (*wire.Record)(r).Format(); record == i.record { // a full server still extends the expiry of its keys
+func (s *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+	commands = append(commands, s.holdChanges(c)...)
+	k := s.keys
+	if r := &s.lock.Record; r.Expires != forever { // it was saved
+		seconds := int64(wire.RoundUp(r.Expires-s.now, time.Second))
+		if record := (*wire.Record)(r).Format(); record == s.record { // a full server still extends the expiry of its keys
 			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
 		} else {
 			commands = append(commands, c.B().Set().Key(k[1]).Value(record).ExSeconds(seconds).Build())
 		}
 	}
 	var places []string
-	for _, w := range i.lock.Queue {
+	for _, w := range s.lock.Queue {
 		places = append(places, w.Session+" "+writePlace(w))
 	}
-	if !slices.Equal(places, i.queue) {
-		commands = append(commands, i.queueChanges(c)...)
+	if !slices.Equal(places, s.queue) {
+		commands = append(commands, s.queueChanges(c)...)
 	}
-	if n := i.lock.Note; i.note != "" && n.Token > 0 && n.Expires != forever { // it was written
-		seconds := int64(wire.RoundUp(n.Expires-i.now, time.Second))
-		commands = append(commands, c.B().Set().Key(i.note).Value(fmt.Sprintf("%d %s", n.Token, n.Text)).ExSeconds(seconds).Build())
+	if n := s.lock.Note; s.note != "" && n.Token > 0 && n.Expires != forever { // it was written
+		seconds := int64(wire.RoundUp(n.Expires-s.now, time.Second))
+		commands = append(commands, c.B().Set().Key(s.note).Value(fmt.Sprintf("%d %s", n.Token, n.Text)).ExSeconds(seconds).Build())
 	}
-	if i.ticketing != nil && !equalLists(i.tickets(), i.lists) {
-		commands = append(commands, i.ticketChanges(c)...)
+	if s.ticketing != nil && !equalLists(s.tickets(), s.lists) {
+		commands = append(commands, s.ticketChanges(c)...)
 	}
-	for _, m := range i.messages {
+	for _, m := range s.messages {
 		commands = append(commands, c.B().Publish().Channel(m.channel).Message(m.text).Build())
 	}
 	return commands
@@ -285,38 +285,38 @@ func (i *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands
 
 func equalLists(a, b [2][]string) bool { return slices.Equal(a[0], b[0]) && slices.Equal(a[1], b[1]) }
 
-func (i *snapshot) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Commands) {
-	h, key := i.lock.Hold, i.keys.Hold()
+func (s *snapshot) holdChanges(c rueidis.DedicatedClient) (commands rueidis.Commands) {
+	h, key := s.lock.Hold, s.keys.Hold()
 	if h.Count == 0 {
-		if i.was.field != "" {
+		if s.was.field != "" {
 			commands = append(commands, c.B().Del().Key(key).Build())
 		}
 		return commands
 	}
 	field := h.Session + ":" + h.Owner
-	if field != i.was.field || h.Count != i.was.count {
+	if field != s.was.field || h.Count != s.was.count {
 		commands = append(commands, c.B().Hset().Key(key).FieldValue().FieldValue(field, strconv.Itoa(h.Count)).Build())
 	}
-	if i.was.field != "" && field != i.was.field {
-		gone := slices.DeleteFunc(append(i.was.others, i.was.field), func(f string) bool { return f == field })
+	if s.was.field != "" && field != s.was.field {
+		gone := slices.DeleteFunc(append(s.was.others, s.was.field), func(f string) bool { return f == field })
 		commands = append(commands, c.B().Hdel().Key(key).Field(gone...).Build())
 	}
-	if h.Expires != i.was.expires || i.was.field == "" {
-		commands = append(commands, c.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(h.Expires-i.now))).Build())
+	if h.Expires != s.was.expires || s.was.field == "" {
+		commands = append(commands, c.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(h.Expires-s.now))).Build())
 	}
 	return commands
 }
 
-func (i *snapshot) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
-	k := i.keys
+func (s *snapshot) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
+	k := s.keys
 	commands := rueidis.Commands{c.B().Del().Key(k[2], k[3]).Build()}
-	if len(i.lock.Queue) == 0 {
+	if len(s.lock.Queue) == 0 {
 		return commands
 	}
 	var order []string
 	var keep time.Duration
 	places := c.B().Hset().Key(k[3]).FieldValue()
-	for _, w := range i.lock.Queue {
+	for _, w := range s.lock.Queue {
 		order, keep = append(order, w.Session), max(keep, w.Keep)
 		places = places.FieldValue(w.Session, writePlace(w))
 	}
@@ -326,8 +326,8 @@ func (i *snapshot) queueChanges(c rueidis.DedicatedClient) rueidis.Commands {
 		c.B().Expire().Key(k[2]).Seconds(seconds).Build(), c.B().Expire().Key(k[3]).Seconds(seconds).Build())
 }
 
-func (i *snapshot) ticketChanges(c rueidis.DedicatedClient) rueidis.Commands {
-	t, cond := i.ticketing, i.lock.Conditions[i.condition]
+func (s *snapshot) ticketChanges(c rueidis.DedicatedClient) rueidis.Commands {
+	t, cond := s.ticketing, s.lock.Conditions[s.condition]
 	commands := rueidis.Commands{c.B().Del().Key(t[4], t[5], t[6]).Build()}
 	all := slices.Concat(cond.Waiting, cond.Signalled)
 	if len(all) == 0 {

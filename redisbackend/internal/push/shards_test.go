@@ -18,12 +18,12 @@ type listener struct {
 	openings chan struct{}
 }
 
-func (e *listener) Opened() { e.openings <- struct{}{} }
+func (l *listener) Opened() { l.openings <- struct{}{} }
 
 // Received drops a message if there is no room for it: a listener must not block.
-func (e *listener) Received(text string) {
+func (l *listener) Received(text string) {
 	select {
-	case e.messages <- text:
+	case l.messages <- text:
 	default:
 	}
 }
@@ -32,11 +32,11 @@ func (e *listener) Received(text string) {
 var patience = testsize.Patience(30 * time.Second)
 
 // hears waits for a message. Messages sent before it, on channels closed since then, may arrive late: they are skipped.
-func (e *listener) hears(t *testing.T, message string) {
+func (l *listener) hears(t *testing.T, message string) {
 	timeout := time.After(patience)
 	for {
 		select {
-		case got := <-e.messages:
+		case got := <-l.messages:
 			if got == message {
 				return
 			}

@@ -20,8 +20,8 @@ type slow struct {
 
 func (slow) Nodes() map[string]rueidis.Client { return nil }
 
-func (c slow) Dedicate() (rueidis.DedicatedClient, func()) {
-	return &slowLine{after: c.after}, func() {}
+func (s slow) Dedicate() (rueidis.DedicatedClient, func()) {
+	return &slowLine{after: s.after}, func() {}
 }
 
 type slowLine struct {

@@ -86,16 +86,16 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 
 // mark opens the channel. It checks that the node is not the same server as another, since two of one server would
 // receive each other's messages, and that everything works that a session does there.
-func (e *subscriber) mark(deadline time.Time, mark string, number int) error {
-	ctx, cancel := context.WithDeadline(e.ctx, deadline)
+func (s *subscriber) mark(deadline time.Time, mark string, number int) error {
+	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
-	if err := e.subscribe(ctx); err != nil {
+	if err := s.subscribe(ctx); err != nil {
 		return err
 	}
-	if err := markNode(ctx, e.node, mark, number); err != nil {
+	if err := markNode(ctx, s.node, mark, number); err != nil {
 		return err
 	}
-	return e.node.Probe(ctx)
+	return s.node.Probe(ctx)
 }
 
 // markNode stores at a node which of the session's nodes it is, for as long as they are joined. One server under two

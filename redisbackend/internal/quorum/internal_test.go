@@ -85,11 +85,11 @@ func attempt(epoch uint64) backend.AcquireRequest {
 }
 
 // visited waits until the release of an attempt has run at the node.
-func (p *replica) visited(t *testing.T, epoch uint64) {
+func (rep *replica) visited(t *testing.T, epoch uint64) {
 	require.Eventually(t, func() bool {
-		p.turn <- struct{}{}
-		defer p.leave()
-		return p.closed.epoch >= epoch
+		rep.turn <- struct{}{}
+		defer rep.leave()
+		return rep.closed.epoch >= epoch
 	}, allowed, time.Millisecond, "the release has run at this node too")
 }
 
@@ -196,13 +196,13 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
-	p, req := r.replicas[0], attempt(1)
-	given, err := p.acquire(t.Context(), req, r.asked.Add(1))
+	rep, req := r.replicas[0], attempt(1)
+	given, err := rep.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, given.Status)
-	p.limit = time.Nanosecond // the node does not receive the command
-	p.giveBack(1)
-	again, err := p.acquire(t.Context(), req, r.asked.Add(1))
+	rep.limit = time.Nanosecond // the node does not receive the command
+	rep.giveBack(1)
+	again, err := rep.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Stale, again.Status)
 }
@@ -216,8 +216,8 @@ func TestQuorumAHintDuringAnAttemptIsNotLost(t *testing.T) {
 	waiter, r := joined(t, conn.quorum, "b", hintSink{hints: hints})
 	waiter.wait("lock", 1, 0)
 	<-hints // this hint is about the first attempt; the session goes on with the next one
-	for _, p := range r.replicas[:2] {
-		require.NoError(t, p.enter(t.Context())) // two nodes are slow
+	for _, rep := range r.replicas[:2] {
+		require.NoError(t, rep.enter(t.Context())) // two nodes are slow
 	}
 	answered := make(chan struct{})
 	go func() {
@@ -232,8 +232,8 @@ func TestQuorumAHintDuringAnAttemptIsNotLost(t *testing.T) {
 	}, allowed, time.Millisecond, "the attempt is at the nodes")
 	waiter.subscribers[0].Received("f lock")
 	require.Equal(t, uint64(2), (<-hints).Epoch)
-	for _, p := range r.replicas[:2] {
-		p.leave()
+	for _, rep := range r.replicas[:2] {
+		rep.leave()
 	}
 	<-answered
 }
@@ -248,11 +248,11 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	reply, err := r.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status)
-	for _, p := range other.replicas {
-		p.Want(time.Hour)
+	for _, rep := range other.replicas {
+		rep.Want(time.Hour)
 	}
-	for _, p := range r.replicas {
-		require.NoError(t, p.enter(t.Context()))
+	for _, rep := range r.replicas {
+		require.NoError(t, rep.enter(t.Context()))
 	}
 	asked, answered := r.asked.Load(), make(chan backend.AcquireReply, 1)
 	go func() {
@@ -265,8 +265,8 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	time.Sleep(trip) // the yield takes at least this long
 	told := time.Now()
-	for _, p := range r.replicas {
-		p.leave()
+	for _, rep := range r.replicas {
+		rep.leave()
 	}
 	require.Equal(t, uint64(2), (<-hints).Epoch)
 	require.Greater(t, time.Since(told), 3*trip)
@@ -289,8 +289,8 @@ func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 }
 
 // free reports whether the lock is free at a node.
-func (p *replica) free(t *testing.T) bool {
-	state, err := p.remote.Inspect(t.Context())
+func (rep *replica) free(t *testing.T) bool {
+	state, err := rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	return !state.Locked
 }
@@ -300,8 +300,8 @@ func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.Acquir
 	reply, err := r.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, reply.Status)
-	for _, p := range r.replicas {
-		require.Eventually(t, func() bool { return !p.free(t) }, allowed, time.Millisecond)
+	for _, rep := range r.replicas {
+		require.Eventually(t, func() bool { return !rep.free(t) }, allowed, time.Millisecond)
 	}
 	h, ok := r.holds(req.Epoch)
 	require.True(t, ok)
@@ -309,8 +309,8 @@ func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.Acquir
 }
 
 // restored puts a hold back at the node.
-func (p *replica) restored(t *testing.T, h hold, until time.Time) {
-	_, err := p.restore(t.Context(), h, time.Hour, until)
+func (rep *replica) restored(t *testing.T, h hold, until time.Time) {
+	_, err := rep.restore(t.Context(), h, time.Hour, until)
 	require.NoError(t, err)
 }
 
@@ -325,58 +325,58 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	req := attempt(3)
 	req.Tokens = 4
 	reply, h := r.taken(t, req)
-	p := r.replicas[0]
+	rep := r.replicas[0]
 	lose := func(keys ...string) {
-		client := p.remote.Conn.Deployment.Client
+		client := rep.remote.Conn.Deployment.Client
 		require.NoError(t, client.Do(t.Context(), client.B().Del().Key(keys...).Build()).Error())
 	}
 	for _, keys := range [][]string{{"lock"}, {"lock", "relock:{lock}:t:lock"}, {"relock:{lock}:t:lock"}} {
 		lose(keys...)
-		p.restored(t, h, soon())
-		state, err := p.remote.Inspect(t.Context())
+		rep.restored(t, h, soon())
+		state, err := rep.remote.Inspect(t.Context())
 		require.NoError(t, err)
 		require.Greater(t, state.TTL, time.Hour/2)
 		state.TTL = 0
 		require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
 	}
-	lose(p.remote.Keys[:2]...)
-	got, err := p.remote.Acquire(t.Context(), attempt(1))
+	lose(rep.remote.Keys[:2]...)
+	got, err := rep.remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
-	p.restored(t, h, soon())
-	state, err := p.remote.Inspect(t.Context())
+	rep.restored(t, h, soon())
+	state, err := rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), state.Epoch, "the node missed the later attempt that took the hold over")
 
 	lose("lock")
-	p.restored(t, h, time.Now())
-	require.True(t, p.free(t), "the command is late")
-	p.spent = 3
-	p.restored(t, h, soon())
-	require.True(t, p.free(t), "the hold was released at this node")
-	p.spent = 2
+	rep.restored(t, h, time.Now())
+	require.True(t, rep.free(t), "the command is late")
+	rep.spent = 3
+	rep.restored(t, h, soon())
+	require.True(t, rep.free(t), "the hold was released at this node")
+	rep.spent = 2
 	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
-	p.restored(t, h, soon())
-	state, err = p.remote.Inspect(t.Context())
+	rep.restored(t, h, soon())
+	state, err = rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session, "another session has the lock")
 	result, err := other.replicas[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
 	require.Equal(t, backend.Released, result)
 
-	p.restored(t, h, soon())
-	require.False(t, p.free(t))
-	state, err = p.remote.Inspect(t.Context())
+	rep.restored(t, h, soon())
+	require.False(t, rep.free(t))
+	state, err = rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, got.Last, state.Token, "the record's last token never falls")
-	_, err = p.remote.Acquire(t.Context(), attempt(4))
+	_, err = rep.remote.Acquire(t.Context(), attempt(4))
 	require.NoError(t, err)
-	_, err = p.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
+	_, err = rep.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
 	require.NoError(t, err)
-	p.restored(t, h, soon())
-	require.True(t, p.free(t), "a later attempt was here")
+	rep.restored(t, h, soon())
+	require.True(t, rep.free(t), "a later attempt was here")
 }
 
 // Other sessions that poll often have the lock for a moment at a node that has lost the hold. The hold is put back
@@ -386,11 +386,11 @@ func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 	conn, r := bound(t)
 	_, other := joined(t, conn.quorum, "b", deafSink{})
 	_, h := r.taken(t, attempt(1))
-	p, poller := r.replicas[0], other.replicas[0].remote
+	rep, poller := r.replicas[0], other.replicas[0].remote
 	renewals := []backend.Renewal{{Remote: r, Epoch: 1, Lease: time.Hour}}
 	conn.Renew(t.Context(), renewals)
 	conn.Jobs.Wait()
-	client := p.remote.Conn.Deployment.Client
+	client := rep.remote.Conn.Deployment.Client
 	require.NoError(t, client.Do(t.Context(), client.B().Del().Key("lock").Build()).Error())
 	_, err := poller.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
@@ -401,18 +401,18 @@ func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 		_, _ = fmt.Sscanf(after, "%d", &n)
 		return n
 	}
-	p.restored(t, h, soon()) // loads the script on the node
+	rep.restored(t, h, soon()) // loads the script on the node
 	before := calls()
 	conn.Renew(t.Context(), renewals)
 	require.False(t, renewals[0].Gone)
 	require.Eventually(t, func() bool { return calls() >= before+2 }, allowed, time.Millisecond, "the renewal and the command that puts the hold back")
-	state, err := p.remote.Inspect(t.Context())
+	state, err := rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "b", state.Session)
 	_, err = poller.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		state, err = p.remote.Inspect(t.Context())
+		state, err = rep.remote.Inspect(t.Context())
 		return err == nil && state.Session == "a"
 	}, testsize.Patience(allowed), time.Millisecond, "the command is sent again")
 }
@@ -423,26 +423,26 @@ func TestQuorumNothingIsPutBackAfterItsRelease(t *testing.T) {
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
 	_, r := boundTo(t, allowed, nodes...)
 	_, h := r.taken(t, attempt(1))
-	p := r.replicas[2]
-	require.NoError(t, p.enter(t.Context()))
+	rep := r.replicas[2]
+	require.NoError(t, rep.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
 	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // the time of the command may be over before it is sent
 		require.Less(t, wait, allowed, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
-		_, err = p.restore(short, h, time.Hour, soon())
+		_, err = rep.restore(short, h, time.Hour, soon())
 		cancel()
 	}
 	nodes[2].Thaw()
-	p.leave()
+	rep.leave()
 
 	_, err = r.Release(t.Context(), backend.ReleaseRequest{Epoch: 1})
 	require.NoError(t, err)
-	p.visited(t, 1)
-	require.NoError(t, p.enter(t.Context()))
-	defer p.leave()
-	p.restored(t, h, soon())
-	require.True(t, p.free(t))
+	rep.visited(t, 1)
+	require.NoError(t, rep.enter(t.Context()))
+	defer rep.leave()
+	rep.restored(t, h, soon())
+	require.True(t, rep.free(t))
 }
 
 // After a loss, when a new attempt has begun, the session forgets the lost hold: a renewal does not put it back.
@@ -458,14 +458,14 @@ func TestQuorumForgetsALostHold(t *testing.T) {
 			require.True(t, lost[0].Gone)
 		},
 		func(epoch uint64) {
-			for _, p := range r.replicas {
-				require.NoError(t, p.enter(t.Context()))
+			for _, rep := range r.replicas {
+				require.NoError(t, rep.enter(t.Context()))
 			}
 			conn.quorum.Limit = time.Millisecond // no command can run at the node
 			_, err := r.Acquire(t.Context(), attempt(epoch+1))
 			require.Error(t, err)
-			for _, p := range r.replicas {
-				p.leave()
+			for _, rep := range r.replicas {
+				rep.leave()
 			}
 		},
 	} {
@@ -490,10 +490,10 @@ func TestQuorumAForcedHoldIsNotPutBack(t *testing.T) {
 	_, h := r.taken(t, attempt(1))
 	_, err := r.ForceUnlock(t.Context(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
-	for _, p := range r.replicas {
-		require.Eventually(t, func() bool { return p.free(t) }, allowed, time.Millisecond)
-		p.restored(t, h, soon())
-		require.True(t, p.free(t))
+	for _, rep := range r.replicas {
+		require.Eventually(t, func() bool { return rep.free(t) }, allowed, time.Millisecond)
+		rep.restored(t, h, soon())
+		require.True(t, rep.free(t))
 	}
 	reply, err := r.Acquire(t.Context(), attempt(2))
 	require.NoError(t, err)
@@ -505,12 +505,12 @@ func TestQuorumALateForceUnlockIsRefused(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
 	r.taken(t, attempt(1))
-	for _, p := range r.replicas {
-		had, err := p.force(t.Context(), time.Now().Add(-time.Second))
+	for _, rep := range r.replicas {
+		had, err := rep.force(t.Context(), time.Now().Add(-time.Second))
 		require.ErrorContains(t, err, "too late")
 		require.False(t, backend.OutcomeUnknown(err))
 		require.False(t, had)
-		require.False(t, p.free(t))
+		require.False(t, rep.free(t))
 	}
 }
 

@@ -105,12 +105,12 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	q := r.conn.quorum
 	has := func(a backend.ReenterReply) bool { return !a.Gone }
 	got := ask(ctx, r.conn, q.budget(ctx, time.Time{}), func(ctx context.Context, i int) (backend.ReenterReply, error) {
-		p := r.replicas[i]
-		if err := p.enter(ctx); err != nil {
+		rep := r.replicas[i]
+		if err := rep.enter(ctx); err != nil {
 			return backend.ReenterReply{}, err
 		}
-		defer p.leave()
-		return p.remote.Reenter(ctx, req)
+		defer rep.leave()
+		return rep.remote.Reenter(ctx, req)
 	}, func(got []reply[backend.ReenterReply]) bool {
 		_, gone := count(got, has)
 		return alike(got, func(a backend.ReenterReply) int { return a.Holds }) >= q.need || gone >= q.blocks()
@@ -168,11 +168,11 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	replies := make(chan reply[backend.ReleaseResult], len(r.replicas))
 	decided := make(chan struct{})
 	defer close(decided)
-	for i, p := range r.replicas {
+	for i, rep := range r.replicas {
 		r.conn.Jobs.Go(func() {
-			if p.release(req, given, i, replies) == backend.Released {
+			if rep.release(req, given, i, replies) == backend.Released {
 				<-decided // a session that is notified earlier would find the other nodes still taken
-				p.call()
+				rep.call()
 			}
 		})
 	}
@@ -192,21 +192,21 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 const turnLimit = 10 * time.Second
 
 // release sends the release to a node, again if it does not reply; the first reply counts.
-func (p *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
+func (rep *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
-	if err := p.enter(ctx); err != nil {
+	if err := rep.enter(ctx); err != nil {
 		replies <- reply[backend.ReleaseResult]{node: i, err: err}
 		return 0
 	}
-	defer p.leave()
-	p.closed = fence{max(p.closed.order, given.order), max(p.closed.epoch, given.epoch)}
-	if p.unknownUntil.After(req.Until) {
-		req.Until = p.unknownUntil
+	defer rep.leave()
+	rep.closed = fence{max(rep.closed.order, given.order), max(rep.closed.epoch, given.epoch)}
+	if rep.unknownUntil.After(req.Until) {
+		req.Until = rep.unknownUntil
 	}
 	first := true
-	p.retry(func(ctx context.Context) (err error) {
-		result, err = p.remote.Release(ctx, req)
+	rep.retry(func(ctx context.Context) (err error) {
+		result, err = rep.remote.Release(ctx, req)
 		if first {
 			first = false
 			replies <- reply[backend.ReleaseResult]{i, result, err}

@@ -139,15 +139,15 @@ func (r *remote) putBack(node int, of renewal) {
 // tryPutBack puts a hold back on a node, if the node finds the lock free. It reports whether another session has it
 // there. If the session gives the hold up afterwards, that command comes to the node afterwards too.
 func (r *remote) tryPutBack(node int, of renewal) (taken bool) {
-	p := r.replicas[node]
-	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+	rep := r.replicas[node]
+	ctx, cancel := context.WithTimeout(context.Background(), rep.limit)
 	defer cancel()
-	if p.enter(ctx) != nil {
+	if rep.enter(ctx) != nil {
 		return false
 	}
-	defer p.leave()
+	defer rep.leave()
 	if h, ok := r.holds(of.epoch); ok {
-		taken, _ = p.restore(ctx, h, of.lease, of.until)
+		taken, _ = rep.restore(ctx, h, of.lease, of.until)
 	}
 	return taken
 }

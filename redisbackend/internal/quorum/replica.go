@@ -33,51 +33,51 @@ type replica struct {
 // A fence is the position, in the order of a remote's calls, at which attempts up to an epoch were given up.
 type fence struct{ order, epoch uint64 }
 
-func (p fence) before(order, epoch uint64) bool { return order < p.order && epoch <= p.epoch }
+func (f fence) before(order, epoch uint64) bool { return order < f.order && epoch <= f.epoch }
 
 // enter takes the turn. A command that cannot be sent because of earlier ones fails like a lost connection.
-func (p *replica) enter(ctx context.Context) error {
+func (rep *replica) enter(ctx context.Context) error {
 	select {
-	case p.turn <- struct{}{}:
+	case rep.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return errors.New("not sent: an earlier command to the node has no reply yet")
 	}
 }
 
-func (p *replica) leave() { <-p.turn }
+func (rep *replica) leave() { <-rep.turn }
 
 // acquire sends a copy of an attempt, unless a command that gives the attempt up overtook it. An attempt that has been
 // given back here is not sent again: the command that gave it back may be under way for longer than the session waits,
 // and would take away what this copy got.
-func (p *replica) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
-	if p.closed.before(order, req.Epoch) || req.Epoch <= p.spent {
+func (rep *replica) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
+	if rep.closed.before(order, req.Epoch) || req.Epoch <= rep.spent {
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
-	answer, err := p.remote.Acquire(ctx, req)
-	p.noteUnknown(err, req.NotAfter)
+	answer, err := rep.remote.Acquire(ctx, req)
+	rep.noteUnknown(err, req.NotAfter)
 	return answer, err
 }
 
 // restore puts a hold back, unless the attempt has been given back here. The caller checks with the turn that the hold
 // still exists: so nothing is sent after the hold's release, and a copy that may be under way by then gets a tombstone
 // as any other. It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
-func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
-	if h.epoch <= p.spent {
+func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
+	if h.epoch <= rep.spent {
 		return false, nil
 	}
 	var d wire.ArgWriter
 	d.Add(h.epoch)
 	d.Add(uint64(h.holds))
 	d.Add(wire.Millis(lease))
-	d.Add(uint64(p.remote.Clock.NotAfter(clock.InstantOf(until))))
+	d.Add(uint64(rep.remote.Clock.NotAfter(clock.InstantOf(until))))
 	d.Add(uint64(h.last) - uint64(h.tokens) + 1)
 	d.Add(uint64(h.last))
 	d.Add(wire.KeepFor(lease))
 	n := d.Strings()
-	a, err := p.remote.Run(ctx, &wire.LoadQuorumScripts().Restore, p.remote.Keys[:2],
-		[]string{p.remote.Conn.Session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
-	p.noteUnknown(err, until)
+	a, err := rep.remote.Run(ctx, &wire.LoadQuorumScripts().Restore, rep.remote.Keys[:2],
+		[]string{rep.remote.Conn.Session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
+	rep.noteUnknown(err, until)
 	return a.Code == restoreHeld, err
 }
 
@@ -85,17 +85,17 @@ func (p *replica) restore(ctx context.Context, h hold, lease time.Duration, unti
 const restoreHeld = 2
 
 // noteUnknown records that a copy may be under way.
-func (p *replica) noteUnknown(err error, until time.Time) {
-	if backend.OutcomeUnknown(err) && until.After(p.unknownUntil) {
-		p.unknownUntil = until
+func (rep *replica) noteUnknown(err error, until time.Time) {
+	if backend.OutcomeUnknown(err) && until.After(rep.unknownUntil) {
+		rep.unknownUntil = until
 	}
 }
 
 // giveBack gives up the hold or place that an attempt may have here.
-func (p *replica) giveBack(epoch uint64) {
-	p.spent = max(p.spent, epoch)
-	p.retry(func(ctx context.Context) error {
-		_, err := p.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: p.unknownUntil})
+func (rep *replica) giveBack(epoch uint64) {
+	rep.spent = max(rep.spent, epoch)
+	rep.retry(func(ctx context.Context) error {
+		_, err := rep.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: rep.unknownUntil})
 		return err
 	})
 }
@@ -107,12 +107,12 @@ const (
 )
 
 // retry calls do until there is a reply, a few times.
-func (p *replica) retry(do func(context.Context) error) {
+func (rep *replica) retry(do func(context.Context) error) {
 	for try := range quorumTries {
 		if try > 0 {
 			time.Sleep(quorumPause << try)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+		ctx, cancel := context.WithTimeout(context.Background(), rep.limit)
 		err := do(ctx)
 		cancel()
 		if err == nil || backend.Refused(err) {
@@ -122,14 +122,14 @@ func (p *replica) retry(do func(context.Context) error) {
 }
 
 // write writes a token back.
-func (p *replica) write(ctx context.Context, epoch uint64, first, last backend.Token) error {
+func (rep *replica) write(ctx context.Context, epoch uint64, first, last backend.Token) error {
 	var d wire.ArgWriter
 	d.Add(epoch)
 	d.Add(uint64(first))
 	d.Add(uint64(last))
 	n := d.Strings()
-	a, err := p.remote.Run(ctx, &wire.LoadQuorumScripts().Token, p.remote.Keys[:2],
-		[]string{p.remote.Conn.Session, n[0], n[1], n[2]}, 0)
+	a, err := rep.remote.Run(ctx, &wire.LoadQuorumScripts().Token, rep.remote.Keys[:2],
+		[]string{rep.remote.Conn.Session, n[0], n[1], n[2]}, 0)
 	if err == nil && a.Code != 1 {
 		err = errors.New("the node has lost the hold")
 	}
@@ -137,29 +137,29 @@ func (p *replica) write(ctx context.Context, epoch uint64, first, last backend.T
 }
 
 // Want records at the node that the session waits. It is a hint, and its result is ignored.
-func (p *replica) Want(patience time.Duration) {
+func (rep *replica) Want(patience time.Duration) {
 	var d wire.ArgWriter
 	d.Add(wire.Millis(patience))
-	p.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0], p.remote.Conn.Deployment.Channels)
+	rep.hint(&wire.LoadQuorumScripts().Want, d.Strings()[0], rep.remote.Conn.Deployment.Channels)
 }
 
 // call notifies a waiting session that the lock is free.
-func (p *replica) call() {
-	p.hint(&wire.LoadQuorumScripts().Call, p.remote.Conn.Deployment.Channels)
+func (rep *replica) call() {
+	rep.hint(&wire.LoadQuorumScripts().Call, rep.remote.Conn.Deployment.Channels)
 }
 
-func (p *replica) hint(s *wire.Script, args ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
+func (rep *replica) hint(s *wire.Script, args ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), rep.limit)
 	defer cancel()
-	keys := []string{p.wanted, p.remote.Keys.Hold(), p.remote.Keys[1]}
-	_, _ = p.remote.Run(ctx, s, keys, append([]string{p.remote.Conn.Session}, args...), 0)
+	keys := []string{rep.wanted, rep.remote.Keys.Hold(), rep.remote.Keys[1]}
+	_, _ = rep.remote.Run(ctx, s, keys, append([]string{rep.remote.Conn.Session}, args...), 0)
 }
 
 // force takes the lock from its holder.
-func (p *replica) force(ctx context.Context, notAfter time.Time) (bool, error) {
+func (rep *replica) force(ctx context.Context, notAfter time.Time) (bool, error) {
 	var d wire.ArgWriter
-	d.Add(wire.RoundUp(crossing*p.limit, time.Microsecond))
-	return p.remote.Force(ctx, &wire.LoadQuorumScripts().Force, p.remote.Keys[:2], notAfter, d.Strings()[0])
+	d.Add(wire.RoundUp(crossing*rep.limit, time.Microsecond))
+	return rep.remote.Force(ctx, &wire.LoadQuorumScripts().Force, rep.remote.Keys[:2], notAfter, d.Strings()[0])
 }
 
 // crossing is for how many node limits nothing is put back where a lock was forced: one until the others are forced
@@ -167,9 +167,9 @@ func (p *replica) force(ctx context.Context, notAfter time.Time) (bool, error) {
 const crossing = 4
 
 // readWanted returns the session that the node knows to wait, "" for none.
-func (p *replica) readWanted(ctx context.Context) (string, error) {
-	client := p.remote.Conn.Deployment.Client
-	session, err := client.Do(ctx, client.B().Get().Key(p.wanted).Build()).ToString()
+func (rep *replica) readWanted(ctx context.Context) (string, error) {
+	client := rep.remote.Conn.Deployment.Client
+	session, err := client.Do(ctx, client.B().Get().Key(rep.wanted).Build()).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", nil
 	}

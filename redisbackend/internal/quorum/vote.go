@@ -63,8 +63,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	v := r.newVote(ctx, &req)
-	for i, p := range r.replicas {
-		r.conn.Jobs.Go(func() { v.at(ctx, i, p) })
+	for i, rep := range r.replicas {
+		r.conn.Jobs.Go(func() { v.at(ctx, i, rep) })
 	}
 	reply, err := v.count(ctx)
 	switch {
@@ -118,32 +118,32 @@ func (c *Conn) ahead() backend.Token {
 }
 
 // at is the job at one node.
-func (v *vote) at(ctx context.Context, i int, p *replica) {
+func (v *vote) at(ctx context.Context, i int, rep *replica) {
 	command, cancel := detached(ctx, v.limit)
 	defer cancel()
-	if err := p.enter(command); err != nil {
+	if err := rep.enter(command); err != nil {
 		v.answers <- reply[backend.AcquireReply]{node: i, err: err}
 		v.written <- reply[struct{}]{node: i, err: err}
 		return
 	}
-	defer p.leave()
-	answer, err := p.acquire(command, v.req, v.order)
+	defer rep.leave()
+	answer, err := rep.acquire(command, v.req, v.order)
 	v.answers <- reply[backend.AcquireReply]{i, answer, err}
 	<-v.counted
 	has := err == nil && answer.Status == backend.Granted
-	v.written <- reply[struct{}]{node: i, err: v.agree(ctx, p, has, answer)}
+	v.written <- reply[struct{}]{node: i, err: v.agree(ctx, rep, has, answer)}
 	<-v.final
 	switch {
 	case v.kept:
 	case has || backend.OutcomeUnknown(err):
-		p.giveBack(v.req.Epoch)
+		rep.giveBack(v.req.Epoch)
 	case v.queue && err == nil && answer.Status == backend.Waiting:
-		p.Want(v.req.Patience)
+		rep.Want(v.req.Patience)
 	}
 }
 
 // agree writes the token to a node that granted the lock, if the attempt won.
-func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.AcquireReply) error {
+func (v *vote) agree(ctx context.Context, rep *replica, has bool, answer backend.AcquireReply) error {
 	switch {
 	case !has || !v.won:
 		return errors.New("it did not give the lock")
@@ -152,7 +152,7 @@ func (v *vote) agree(ctx context.Context, p *replica, has bool, answer backend.A
 	}
 	ctx, cancel := detached(ctx, v.limit)
 	defer cancel()
-	return p.write(ctx, v.req.Epoch, v.first, v.last())
+	return rep.write(ctx, v.req.Epoch, v.first, v.last())
 }
 
 func (v *vote) last() backend.Token { return v.first + backend.Token(v.size) - 1 }

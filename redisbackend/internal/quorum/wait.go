@@ -113,44 +113,44 @@ type subscriber struct {
 var _ push.Listener = (*subscriber)(nil)
 
 // rejoin tries again until the channel is open: the node is down. A node that refuses would refuse again.
-func (e *subscriber) rejoin(err error) {
-	for e.open == nil && !backend.Refused(err) && e.ctx.Err() == nil {
+func (s *subscriber) rejoin(err error) {
+	for s.open == nil && !backend.Refused(err) && s.ctx.Err() == nil {
 		select {
 		case <-time.After(push.MaxRetry/2 + rand.N(push.MaxRetry/2)):
-			err = e.subscribe(e.ctx)
-		case <-e.ctx.Done():
+			err = s.subscribe(s.ctx)
+		case <-s.ctx.Done():
 		}
 	}
 }
 
 // subscribe opens the channel, which from then on keeps itself open.
-func (e *subscriber) subscribe(ctx context.Context) (err error) {
-	b := e.node.Deployment
-	e.open, err = push.Subscribe(ctx, b.Client, b.Channels+e.node.Session, e)
+func (s *subscriber) subscribe(ctx context.Context) (err error) {
+	b := s.node.Deployment
+	s.open, err = push.Subscribe(ctx, b.Client, b.Channels+s.node.Session, s)
 	return err
 }
 
-func (e *subscriber) Close() {
-	e.cancel()
-	e.done.Wait()
-	if e.open != nil {
-		e.open.Close()
+func (s *subscriber) Close() {
+	s.cancel()
+	s.done.Wait()
+	if s.open != nil {
+		s.open.Close()
 	}
 }
 
 // Opened implements listener. The same address is the same machine, so the mapping of its clock stays.
-func (e *subscriber) Opened() { e.conn.notify(e.conn.sink.Reconnected) }
+func (s *subscriber) Opened() { s.conn.notify(s.conn.sink.Reconnected) }
 
 // Received implements listener.
-func (e *subscriber) Received(message string) {
-	e.conn.notify(func() {
+func (s *subscriber) Received(message string) {
+	s.conn.notify(func() {
 		if m, ok := wire.ParseMessage(message); ok && m.Kind == wire.Freed {
-			if name, ours := strings.CutPrefix(m.Hold, e.node.Deployment.Prefix); ours {
-				e.conn.tryAgain(name)
+			if name, ours := strings.CutPrefix(m.Hold, s.node.Deployment.Prefix); ours {
+				s.conn.tryAgain(name)
 			}
 			return
 		}
-		e.node.Received(message)
+		s.node.Received(message)
 	})
 }
 

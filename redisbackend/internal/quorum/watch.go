@@ -35,15 +35,15 @@ func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, e
 }
 
 // watch marks the hold at the node, and then reads which session already waits.
-func (p *replica) watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
-	reply, err := p.remote.Watch(ctx, epoch)
+func (rep *replica) watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
+	reply, err := rep.remote.Watch(ctx, epoch)
 	if err != nil || reply.Gone {
 		return reply, err
 	}
-	session, err := p.readWanted(ctx)
+	session, err := rep.readWanted(ctx)
 	if err != nil {
 		return reply, wire.Fail(ctx, err)
 	}
-	reply.Waiting = session != "" && session != p.remote.Conn.Session
+	reply.Waiting = session != "" && session != rep.remote.Conn.Session
 	return reply, nil
 }

@@ -61,99 +61,99 @@ func NewListener(client rueidis.Client) *Listener {
 }
 
 // Close ends the connection and the offers under way, and waits for their goroutines.
-func (s *Listener) Close() {
-	if s == nil {
+func (l *Listener) Close() {
+	if l == nil {
 		return
 	}
-	s.channels.Close()
-	s.mu.Lock()
-	s.cancel() // under the mutex: no offer begins after it
-	s.mu.Unlock()
-	s.offers.Wait()
+	l.channels.Close()
+	l.mu.Lock()
+	l.cancel() // under the mutex: no offer begins after it
+	l.mu.Unlock()
+	l.offers.Wait()
 }
 
 // Waits notes that an attempt, sent at that moment since clock.Started, has to wait for the lock with that key. If a
 // message has come since then, the lock may have been freed before the reply came.
-func (s *Listener) Waits(hold string, lock Lock, sent time.Duration) {
-	if s == nil {
+func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
+	if l == nil {
 		return
 	}
 	channel := wire.RedissonChannel(hold)
-	s.mu.Lock()
-	l := s.locks[channel]
-	if l == nil {
-		l = &shared{lock: lock}
-		s.locks[channel] = l
+	l.mu.Lock()
+	sh := l.locks[channel]
+	if sh == nil {
+		sh = &shared{lock: lock}
+		l.locks[channel] = sh
 	}
-	if !l.waiting && l.heard > sent {
-		s.offer(l)
+	if !sh.waiting && sh.heard > sent {
+		l.offer(sh)
 	}
-	l.waiting = true
-	s.mu.Unlock()
-	s.channels.Want(channel)
+	sh.waiting = true
+	l.mu.Unlock()
+	l.channels.Want(channel)
 }
 
 // Arrived notes that the session no longer waits for the lock with that key.
-func (s *Listener) Arrived(hold string) {
-	if s == nil {
+func (l *Listener) Arrived(hold string) {
+	if l == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l := s.locks[wire.RedissonChannel(hold)]; l != nil {
-		l.waiting = false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sh := l.locks[wire.RedissonChannel(hold)]; sh != nil {
+		sh.waiting = false
 	}
 }
 
 // Opened implements push.ChannelListener.
-func (s *Listener) Opened(channel string) { s.Received(channel) }
+func (l *Listener) Opened(channel string) { l.Received(channel) }
 
 // Received implements push.ChannelListener.
-func (s *Listener) Received(channel string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.locks[channel]
-	if l == nil {
+func (l *Listener) Received(channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sh := l.locks[channel]
+	if sh == nil {
 		return
 	}
-	l.heard = clock.InstantOf(time.Now())
-	if l.waiting {
-		s.offer(l)
+	sh.heard = clock.InstantOf(time.Now())
+	if sh.waiting {
+		l.offer(sh)
 	}
 }
 
 // Closed implements push.ChannelListener.
-func (s *Listener) Closed(channel string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.locks, channel)
+func (l *Listener) Closed(channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.locks, channel)
 }
 
-// offer begins an offer, or requests another one after the present one. s.mu is held.
-func (s *Listener) offer(l *shared) {
-	l.again = true
-	if l.busy || s.ctx.Err() != nil {
+// offer begins an offer, or requests another one after the present one. l.mu is held.
+func (l *Listener) offer(sh *shared) {
+	sh.again = true
+	if sh.busy || l.ctx.Err() != nil {
 		return
 	}
-	l.busy = true
-	s.offers.Go(func() {
-		for s.next(l) {
-			s.send(l.lock)
+	sh.busy = true
+	l.offers.Go(func() {
+		for l.next(sh) {
+			l.send(sh.lock)
 		}
 	})
 }
 
 // next reports whether an offer is to be sent.
-func (s *Listener) next(l *shared) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.busy, l.again = l.again, false
-	return l.busy
+func (l *Listener) next(sh *shared) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sh.busy, sh.again = sh.again, false
+	return sh.busy
 }
 
 // send makes one offer.
-func (s *Listener) send(lock Lock) {
-	ctx, cancel := context.WithTimeout(s.ctx, offerTimeout)
+func (l *Listener) send(lock Lock) {
+	ctx, cancel := context.WithTimeout(l.ctx, offerTimeout)
 	defer cancel()
 	lock.Offer(ctx)
 }

@@ -231,40 +231,40 @@ type reader struct {
 	err  error
 }
 
-func (l *reader) next() (m rueidis.RedisMessage, ok bool) {
-	if l.err == nil && len(l.list) == 0 {
-		l.err = errors.New("too short")
+func (r *reader) next() (m rueidis.RedisMessage, ok bool) {
+	if r.err == nil && len(r.list) == 0 {
+		r.err = errors.New("too short")
 	}
-	if l.err != nil {
+	if r.err != nil {
 		return m, false
 	}
-	m, l.list = l.list[0], l.list[1:]
+	m, r.list = r.list[0], r.list[1:]
 	return m, true
 }
 
-func (l *reader) number() (n int64) {
-	if m, ok := l.next(); ok {
-		n, l.err = m.ToInt64()
+func (r *reader) number() (n int64) {
+	if m, ok := r.next(); ok {
+		n, r.err = m.ToInt64()
 	}
 	return n
 }
 
 // either reads the next element, a number or a word.
-func (l *reader) either() (n int64, s string) {
-	m, ok := l.next()
+func (r *reader) either() (n int64, s string) {
+	m, ok := r.next()
 	switch {
 	case !ok:
 	case m.IsInt64():
-		n, l.err = m.ToInt64()
+		n, r.err = m.ToInt64()
 	default:
-		s, l.err = m.ToString()
+		s, r.err = m.ToString()
 	}
 	return n, s
 }
 
-func (l *reader) word() (s string) {
-	if m, ok := l.next(); ok {
-		s, l.err = m.ToString()
+func (r *reader) word() (s string) {
+	if m, ok := r.next(); ok {
+		s, r.err = m.ToString()
 	}
 	return s
 }

@@ -82,7 +82,7 @@ type replicated[A any] struct {
 
 // run sends the script. WAIT counts what its own connection has written, so both go over a connection that no other verb
 // uses.
-func (c *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, keys, args []string) (a A, err error) {
+func (rep *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, keys, args []string) (a A, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 	if err != nil {
 		return a, fmt.Errorf("redisbackend: not sent: %w", err)
@@ -90,15 +90,15 @@ func (c *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, keys
 	defer func() { push.GiveBack(client, release, err) }()
 	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
 	if err == nil {
-		a, err = c.decode(list, at)
+		a, err = rep.decode(list, at)
 	}
-	if err != nil || !c.got(a) {
+	if err != nil || !rep.got(a) {
 		return a, err
 	}
 	want := r.Conn.Deployment.Replicas.Count
-	have, err := r.acknowledged(ctx, client, c.deadline)
+	have, err := r.acknowledged(ctx, client, rep.deadline)
 	if err == nil && have < want {
-		err = c.tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", have, want, backend.ErrNotReplicated))
+		err = rep.tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", have, want, backend.ErrNotReplicated))
 	}
 	return a, err
 }

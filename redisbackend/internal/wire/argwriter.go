@@ -21,17 +21,17 @@ type ArgWriter struct {
 }
 
 // Add appends a number.
-func (d *ArgWriter) Add(number uint64) {
-	end := len(strconv.AppendUint(d.buf[:d.ends[d.n]], number, 10))
-	d.n++
-	d.ends[d.n] = uint8(end)
+func (w *ArgWriter) Add(number uint64) {
+	end := len(strconv.AppendUint(w.buf[:w.ends[w.n]], number, 10))
+	w.n++
+	w.ends[w.n] = uint8(end)
 }
 
 // Strings returns the numbers as strings, in the order in which they were added.
-func (d *ArgWriter) Strings() (numbers [maxNumbers]string) {
-	text := string(d.buf[:d.ends[d.n]])
-	for i := range d.n {
-		numbers[i] = text[d.ends[i]:d.ends[i+1]]
+func (w *ArgWriter) Strings() (numbers [maxNumbers]string) {
+	text := string(w.buf[:w.ends[w.n]])
+	for i := range w.n {
+		numbers[i] = text[w.ends[i]:w.ends[i+1]]
 	}
 	return numbers
 }

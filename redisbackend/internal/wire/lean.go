@@ -66,7 +66,7 @@ type LeanAcquire struct {
 }
 
 // Args returns the arguments of the script.
-func (c *LeanAcquire) Args() []string { return c.args[:c.n] }
+func (a *LeanAcquire) Args() []string { return a.args[:a.n] }
 
 // NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs
 // acquire.lua.

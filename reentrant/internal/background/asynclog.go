@@ -23,42 +23,42 @@ func NewLog(l *slog.Logger) Log {
 }
 
 // Log queues a record, which is written if the handler is enabled for its level.
-func (w *Log) Log(level slog.Level, text string, attrs ...slog.Attr) {
-	w.LogAt(time.Now(), level, text, func() []slog.Attr { return attrs })
+func (l *Log) Log(level slog.Level, text string, attrs ...slog.Attr) {
+	l.LogAt(time.Now(), level, text, func() []slog.Attr { return attrs })
 }
 
 // LogAt is Log for something that happened at the given time. attrs is called when the record is written.
-func (w *Log) LogAt(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
-	w.feed.Post(func() { w.write(at, level, text, attrs) })
+func (l *Log) LogAt(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
+	l.feed.Post(func() { l.write(at, level, text, attrs) })
 }
 
 // Finish waits until all records are written, for feedGrace at most.
-func (w *Log) Finish() { w.feed.Finish() }
+func (l *Log) Finish() { l.feed.Finish() }
 
 // Enabled reports whether the handler takes records of a level. A handler that panics does not.
-func (w *Log) Enabled(level slog.Level) (enabled bool) {
+func (l *Log) Enabled(level slog.Level) (enabled bool) {
 	defer func() { _ = recover() }()
-	return w.handler.Enabled(context.Background(), level)
+	return l.handler.Enabled(context.Background(), level)
 }
 
 // write is called by the feed.
-func (w *Log) write(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
-	dropped := w.feed.Dropped.Swap(0)
+func (l *Log) write(at time.Time, level slog.Level, text string, attrs func() []slog.Attr) {
+	dropped := l.feed.Dropped.Swap(0)
 	returned := false
 	defer func() {
 		if !returned {
 			_ = recover() // nil after a runtime.Goexit, which goes on
 			dropped++
 		}
-		w.feed.Dropped.Add(dropped)
+		l.feed.Dropped.Add(dropped)
 	}()
-	if w.handler.Enabled(context.Background(), level) {
+	if l.handler.Enabled(context.Background(), level) {
 		r := slog.NewRecord(at, level, text, 0)
 		r.AddAttrs(attrs()...)
 		if dropped > 0 {
 			r.AddAttrs(slog.Int64("records_dropped", dropped))
 		}
-		_ = w.handler.Handle(context.Background(), r) // there is no caller to return the error to
+		_ = l.handler.Handle(context.Background(), r) // there is no caller to return the error to
 		dropped = 0
 	}
 	returned = true

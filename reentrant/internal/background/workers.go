@@ -24,106 +24,106 @@ type Workers struct {
 }
 
 // Do queues job. It never blocks.
-func (c *Workers) Do(job func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.jobs = append(c.jobs, job)
-	c.growLocked()
+func (w *Workers) Do(job func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs = append(w.jobs, job)
+	w.growLocked()
 }
 
-// growLocked starts a goroutine for each waiting job, up to the limit. c.mu is held.
-func (c *Workers) growLocked() {
-	for range min(len(c.jobs), c.Size+2*c.stalled-c.running) {
-		c.running++
-		go c.work()
+// growLocked starts a goroutine for each waiting job, up to the limit. w.mu is held.
+func (w *Workers) growLocked() {
+	for range min(len(w.jobs), w.Size+2*w.stalled-w.running) {
+		w.running++
+		go w.work()
 	}
 }
 
 // Backlog returns the number of jobs that have not begun.
-func (c *Workers) Backlog() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.jobs)
+func (w *Workers) Backlog() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.jobs)
 }
 
 // work runs jobs until there are none. A job that ends its goroutine (runtime.Goexit), as a user's code can, gets
 // another in its place.
-func (c *Workers) work() {
+func (w *Workers) work() {
 	done := false
 	defer func() {
 		if !done {
-			go c.work()
+			go w.work()
 		}
 	}()
-	for job := c.next(); job != nil; job = c.next() {
-		c.run(job)
+	for job := w.next(); job != nil; job = w.next() {
+		w.run(job)
 	}
 	done = true
 }
 
-func (c *Workers) run(job func()) {
-	defer c.begin()()
+func (w *Workers) run(job func()) {
+	defer w.begin()()
 	job()
 }
 
 // begin starts the clock of a job. Once the job has taken longer than Stall, its goroutine counts as stalled until end
 // is called.
-func (c *Workers) begin() (end func()) {
-	if c.Stall == 0 {
+func (w *Workers) begin() (end func()) {
+	if w.Stall == 0 {
 		return func() {}
 	}
-	late, over := false, false // c.mu
-	timer := time.AfterFunc(c.Stall, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+	late, over := false, false // w.mu
+	timer := time.AfterFunc(w.Stall, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if !over {
 			late = true
-			c.stalled++
-			c.growLocked()
+			w.stalled++
+			w.growLocked()
 		}
 	})
 	return func() {
 		timer.Stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if over = true; late {
-			c.stalled--
+			w.stalled--
 		}
 	}
 }
 
-func (c *Workers) next() func() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.jobs) == 0 {
-		c.jobs = nil
-		if c.running--; c.running == 0 && c.idle != nil {
-			close(c.idle)
-			c.idle = nil
+func (w *Workers) next() func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.jobs) == 0 {
+		w.jobs = nil
+		if w.running--; w.running == 0 && w.idle != nil {
+			close(w.idle)
+			w.idle = nil
 		}
 		return nil
 	}
-	job := c.jobs[0]
-	c.jobs = c.jobs[1:]
+	job := w.jobs[0]
+	w.jobs = w.jobs[1:]
 	return job
 }
 
 // Wait returns when all jobs are done.
-func (c *Workers) Wait() {
-	if idle := c.busy(); idle != nil {
+func (w *Workers) Wait() {
+	if idle := w.busy(); idle != nil {
 		<-idle
 	}
 }
 
 // busy returns a channel that is closed when no goroutine runs any more, nil if none runs now.
-func (c *Workers) busy() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == 0 {
+func (w *Workers) busy() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running == 0 {
 		return nil
 	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
+	if w.idle == nil {
+		w.idle = make(chan struct{})
 	}
-	return c.idle
+	return w.idle
 }

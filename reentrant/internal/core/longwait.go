@@ -18,8 +18,8 @@ type Sighting struct {
 }
 
 // Into fills in the event of a wait.
-func (g *Sighting) Into(e *Event) {
-	e.Holders, e.State, e.Shared, e.Err = g.Holders, g.State, g.Shared, g.Err
+func (s *Sighting) Into(e *Event) {
+	e.Holders, e.State, e.Shared, e.Err = s.Holders, s.State, s.Shared, s.Err
 }
 
 // A LongWait is a wait in this process's queue, which is reported once it takes longer than the session's lease.

@@ -17,48 +17,48 @@ type LossNotifier struct {
 func NewLossNotifier() *LossNotifier { return &LossNotifier{Lost: make(chan struct{})} }
 
 // CloseLost closes the channel of Lost. It may be called with other mutexes held: it runs no code of users.
-func (s *LossNotifier) CloseLost() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.closed = true
-		close(s.Lost)
+func (n *LossNotifier) CloseLost() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.closed = true
+		close(n.Lost)
 	}
 }
 
 // Notify is called by the goroutine that finds the hold lost, with no other mutex held: cancelling a context can run
 // code of users.
-func (s *LossNotifier) Notify() {
-	s.CloseLost()
-	s.mu.Lock()
-	cancels := s.cancels
-	s.cancels = nil
-	s.mu.Unlock()
+func (n *LossNotifier) Notify() {
+	n.CloseLost()
+	n.mu.Lock()
+	cancels := n.cancels
+	n.cancels = nil
+	n.mu.Unlock()
 	for _, cancel := range cancels {
 		(*cancel)(ErrLost)
 	}
 }
 
 // Add arranges that cancel is called with ErrLost when the hold is lost, until Remove.
-func (s *LossNotifier) Add(cancel *context.CancelCauseFunc) {
-	s.mu.Lock()
-	fired := s.closed
+func (n *LossNotifier) Add(cancel *context.CancelCauseFunc) {
+	n.mu.Lock()
+	fired := n.closed
 	if !fired {
-		s.cancels = append(s.cancels, cancel)
+		n.cancels = append(n.cancels, cancel)
 	}
-	s.mu.Unlock()
+	n.mu.Unlock()
 	if fired {
 		(*cancel)(ErrLost)
 	}
 }
 
 // Remove undoes Add.
-func (s *LossNotifier) Remove(cancel *context.CancelCauseFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, c := range s.cancels {
+func (n *LossNotifier) Remove(cancel *context.CancelCauseFunc) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, c := range n.cancels {
 		if c == cancel {
-			s.cancels = append(s.cancels[:i], s.cancels[i+1:]...)
+			n.cancels = append(n.cancels[:i], n.cancels[i+1:]...)
 			return
 		}
 	}

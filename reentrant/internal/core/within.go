@@ -63,13 +63,13 @@ func (r *Running) has(s *Session, name string) bool {
 // Asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
 // no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
 // hold.
-func (n Bound) Asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
-	owner, err := n.session.Caller(ctx, invalid)
+func (b Bound) Asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
+	owner, err := b.session.Caller(ctx, invalid)
 	if err != nil || IsShared(owner) {
 		return owner, err
 	}
 	r := RunningIn(ctx)
-	for r != nil && !r.holds(n) {
+	for r != nil && !r.holds(b) {
 		r = r.outer
 	}
 	if r == nil || has(owner) {

@@ -230,9 +230,9 @@ type permitTier struct {
 	losses chan<- time.Time
 }
 
-func (q permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
+func (t permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
-func (q permitTier) Lose(string) (notify func()) { return notifyOf(q.losses, q.Permits.Lose() > 0) }
+func (t permitTier) Lose(string) (notify func()) { return notifyOf(t.losses, t.Permits.Lose() > 0) }
 
 // An rwTier is the local tier of a read-write lock.
 type rwTier struct {
@@ -240,12 +240,12 @@ type rwTier struct {
 	losses chan<- time.Time
 }
 
-func (q rwTier) Keep(units int) (int, backend.Token) {
-	kept, used := q.RW.Keep(units)
+func (t rwTier) Keep(units int) (int, backend.Token) {
+	kept, used := t.RW.Keep(units)
 	return kept, backend.Token(used)
 }
 
-func (q rwTier) Lose(string) (notify func()) { return notifyOf(q.losses, len(q.RW.Lose()) > 0) }
+func (t rwTier) Lose(string) (notify func()) { return notifyOf(t.losses, len(t.RW.Lose()) > 0) }
 
 func notifyOf(losses chan<- time.Time, lost bool) (notify func()) {
 	return func() {
