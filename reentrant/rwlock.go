@@ -156,23 +156,23 @@ func (l *RWLock) runlockFast(ctx context.Context) bool {
 }
 
 // acquire takes a side, for every exported method.
-func (l *RWLock) acquire(ctx context.Context, side Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
+func (l *RWLock) acquire(ctx context.Context, mode Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	t.Begun = l.session.core.Now()
-	g, ok, err = l.take(ctx, side, t)
+	g, ok, err = l.take(ctx, mode, t)
 	err = l.error(t.Op, l.explainKind(ctx, err))
 	if !ok {
-		l.reportFailed(ctx, side, 0, t, err)
+		l.reportFailed(ctx, mode, 0, t, err)
 	}
 	return g, ok, err
 }
 
 // take checks the call, and goes through the local queue.
-func (l *RWLock) take(ctx context.Context, side Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
+func (l *RWLock) take(ctx context.Context, mode Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return g, false, err
 	}
-	return l.tier().Take(ctx, owner, side, t)
+	return l.tier().Take(ctx, owner, mode, t)
 }
 
 // exit gives up a hold of one side.

@@ -25,7 +25,7 @@
 // reader. A reader that asks to write is refused: two such readers would wait for each other.
 //
 // When another session waits, a session with All has a turn: its own owners go on in order while a writer waits, for a
-// number of passes and for a time. A session of readers has none: it admits no newcomers, and its unit goes back when
+// number of admissions and for a time. A session of readers has none: it admits no newcomers, and its unit goes back when
 // the last reader leaves.
 //
 // # Readers do not contend

@@ -119,9 +119,9 @@ func requireOutcome(t *testing.T, want Outcome, claims ...*claim) {
 	}
 }
 
-func requireLook(t *testing.T, want bool, look bool) {
+func requireLook(t *testing.T, want bool, changed bool) {
 	t.Helper()
-	require.Equal(t, want, look, "whether the engine should look")
+	require.Equal(t, want, changed, "whether the engine should look")
 }
 
 func newSeed(t *testing.T) uint64 {

@@ -14,7 +14,7 @@ func must(ok bool, what string) {
 func (rw *RW[O]) check() {
 	rw.checkHolds()
 	rw.line.check()
-	must(!rw.open || !rw.asked && !rw.shut && rw.writes == 0 && rw.line.Len == 0, "open to readers who must wait")
+	must(!rw.open || !rw.contended && !rw.shut && rw.writes == 0 && rw.line.Len == 0, "open to readers who must wait")
 	if w := rw.line.First; w != nil {
 		must(!rw.fitsLocked(w.Value().mode), "the first in line fits, and waits")
 	}

@@ -7,9 +7,9 @@ import (
 
 // Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
 // no owner: any goroutine may give them back.
-// The result look of a method means what it means for an [RW].
+// changed reports that the engine must call Look.
 type Permits struct {
-	terms[struct{}]
+	queue[struct{}]
 
 	limit atomic.Int64 // the most permits that are handed out; written under mu
 
@@ -34,7 +34,7 @@ func NewPermits(now func() time.Duration) *Permits {
 
 // Limit sets the most permits that all sessions may use together, so that this session hands out no more either. Claims
 // for more than that wait until no permit is in use.
-func (p *Permits) Limit(permits int) (look bool) {
+func (p *Permits) Limit(permits int) (changed bool) {
 	if p.limit.Load() == int64(permits) {
 		return false
 	}
@@ -46,7 +46,7 @@ func (p *Permits) Limit(permits int) (look bool) {
 
 // Try takes n permits, at least one, if that needs no wait and overtakes no claim in line. The outcome is [Admitted],
 // [Busy] or, of a queue that is shut, [Expelled].
-func (p *Permits) Try(n int) (o Outcome, look bool) {
+func (p *Permits) Try(n int) (o Outcome, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(nil, n)
 	return o, p.unlock(o)
@@ -55,12 +55,12 @@ func (p *Permits) Try(n int) (o Outcome, look bool) {
 // Enter takes n permits, at least one, or, if that needs a wait, a place in line. With the outcome [Waiting] the caller
 // goes on with Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that
 // matters. life is what [Permits.Life] was when the permits were taken: they are lost when it has changed.
-func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
+func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	return p.EnterFor(nil, n, mode)
 }
 
 // EnterFor is Enter for a call, which the report of the admission has ([Change]).
-func (p *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, look bool) {
+func (p *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)
 	if o == Busy && (mode&Once == 0 || p.line.Len == 0 && p.withinLocked(n)) {
@@ -73,7 +73,7 @@ func (p *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWait
 }
 
 // Wait waits as [RW.Wait] does. life is that of Enter.
-func (p *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
+func (p *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, changed bool) {
 	why := w.await(done, timeout)
 	p.mu.Lock()
 	first := p.line.First
@@ -102,7 +102,7 @@ func (p *Permits) Life() uint64 {
 }
 
 // Exit gives n permits back. ok is false, and nothing changes, if fewer are in use.
-func (p *Permits) Exit(n int) (ok, look bool) {
+func (p *Permits) Exit(n int) (ok, changed bool) {
 	p.mu.Lock()
 	if ok = n <= p.inUse; ok {
 		p.inUse -= n
@@ -127,7 +127,7 @@ func (p *Permits) claimLocked(call any, n int) Outcome {
 // fitsLocked reports whether n more permits can be handed out. p.mu is held.
 func (p *Permits) fitsLocked(n int) bool {
 	total := p.inUse + n
-	return total <= p.units && p.withinLocked(n) && (total <= p.may || !p.overLocked()) && p.trusted()
+	return total <= p.units && p.withinLocked(n) && (total <= p.keepAtMost || !p.overLocked()) && p.trusted()
 }
 
 // withinLocked reports whether n more permits are within the limit. A claim for more than that is alone. p.mu is held.
@@ -140,8 +140,8 @@ func (p *Permits) takeLocked(call any, n int) {
 	p.inUse += n
 	p.changedLocked(Admitted, call, n)
 	p.came = true
-	if p.inUse > p.may {
-		p.passLocked()
+	if p.inUse > p.keepAtMost {
+		p.countAdmissionLocked()
 	}
 }
 
@@ -177,13 +177,13 @@ func (p *Permits) Trust(until time.Duration) {
 	p.unlock(0)
 }
 
-// Ask says that another session waits. Up to may units go on being handed out. What is above is handed out for a turn of
-// the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes may only. The
-// next Settle, or Unask, ends all this.
-func (p *Permits) Ask(may, passes int, turnEnd time.Duration) {
+// Ask says that another session waits. Up to keepAtMost units go on being handed out. What is above is handed out for a
+// turn of the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes keepAtMost
+// only. The next Settle, or Unask, ends all this.
+func (p *Permits) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	p.mu.Lock()
-	p.askLocked(may, passes, turnEnd)
-	p.admitLocked() // may can be more than before
+	p.askLocked(keepAtMost, admissions, turnEnd)
+	p.admitLocked() // keepAtMost may be higher than before
 	p.unlock(0)
 }
 
@@ -261,13 +261,13 @@ func (p *Permits) InUse() int {
 	return inUse
 }
 
-// Look returns the state, and takes note of it: later calls report look when the engine should look again.
+// Look returns the state, and takes note of it: later calls report changed when the engine should look again.
 func (p *Permits) Look() State {
 	p.mu.Lock()
-	p.seen = p.demandLocked()
+	p.seen = p.needLocked()
 	s := State{
 		Units: p.units, InUse: p.inUse, Waiting: p.line.Len,
-		Asked: p.asked, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since,
+		Contended: p.contended, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since,
 	}
 	if w := p.line.First; w != nil {
 		r := w.Value()
@@ -294,9 +294,9 @@ func (p *Permits) Usage() (inside bool, waiting int) {
 }
 
 // demandLocked returns what the engine should act on. p.mu is held.
-func (p *Permits) demandLocked() demand {
+func (p *Permits) needLocked() need {
 	limit := int(p.limit.Load())
-	d := demand{keep: min(p.units, max(p.inUse, limit)), limit: limit}
+	d := need{keep: min(p.units, max(p.inUse, limit)), limit: limit}
 	w := p.line.First
 	if w != nil && (p.inUse+w.Value().n > p.units || p.overLocked()) {
 		d.want, d.least = p.inUse+p.line.permits, p.inUse+w.Value().n
@@ -304,18 +304,18 @@ func (p *Permits) demandLocked() demand {
 	switch {
 	case w == nil && p.inUse == 0: // idle permits go back at once
 		d.keep = 0
-	case p.asked && (w == nil || p.overLocked()):
+	case p.contended && (w == nil || p.overLocked()):
 		d.keep = p.inUse
 	}
 	return d
 }
 
 // unlock ends a critical section as [RW.unlock] does.
-func (p *Permits) unlock(o Outcome) (look bool) {
+func (p *Permits) unlock(o Outcome) (changed bool) {
 	if invariants {
 		p.check()
 	}
-	look = p.demandLocked() != p.seen || (o == Busy || o == Waiting) && p.units > 0 && !p.trusted()
+	changed = p.needLocked() != p.seen || (o == Busy || o == Waiting) && p.units > 0 && !p.trusted()
 	p.mu.Unlock()
-	return look
+	return changed
 }

@@ -14,13 +14,13 @@ import (
 
 // A permitsModel is Permits with only a slice, for comparison.
 type permitsModel struct {
-	now, until              time.Duration
-	units, inUse, limit     int
-	asked, turn, shut, came bool
-	may, passes             int
-	turnEnd                 time.Duration
-	line                    []permitsWait
-	outcomes                map[int]Outcome
+	now, until                    time.Duration
+	units, inUse, limit           int
+	contended, inTurn, shut, came bool
+	keepAtMost, admissions        int
+	turnEnd                       time.Duration
+	line                          []permitsWait
+	outcomes                      map[int]Outcome
 }
 
 type permitsWait struct {
@@ -29,16 +29,16 @@ type permitsWait struct {
 }
 
 func (m *permitsModel) step() {
-	if m.turn && (m.passes == 0 || m.now >= m.turnEnd) {
-		m.turn = false
+	if m.inTurn && (m.admissions == 0 || m.now >= m.turnEnd) {
+		m.inTurn = false
 	}
 }
 
 func (m *permitsModel) fits(n int) bool {
 	m.step()
 	limit := m.units
-	if m.asked && !m.turn {
-		limit = min(limit, m.may)
+	if m.contended && !m.inTurn {
+		limit = min(limit, m.keepAtMost)
 	}
 	return m.inUse+n <= limit && m.within(n) && m.now < m.until
 }
@@ -48,8 +48,8 @@ func (m *permitsModel) within(n int) bool { return m.inUse == 0 || m.inUse+n <= 
 func (m *permitsModel) take(n int) {
 	m.inUse += n
 	m.came = true
-	if m.turn && m.inUse > m.may {
-		m.passes--
+	if m.inTurn && m.inUse > m.keepAtMost {
+		m.admissions--
 	}
 }
 
@@ -126,23 +126,23 @@ func (m *permitsModel) want() int {
 
 func (m *permitsModel) look() State {
 	m.step()
-	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Asked: m.asked, TurnOver: m.asked && !m.turn, Limit: m.limit}
+	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Contended: m.contended, TurnOver: m.contended && !m.inTurn, Limit: m.limit}
 	if len(m.line) > 0 {
 		s.Head, s.Want, s.Once = m.line[0].n, m.want(), m.line[0].mode&Once != 0
 	}
 	return s
 }
 
-func (m *permitsModel) demand() demand {
+func (m *permitsModel) need() need {
 	s := m.look()
-	d := demand{keep: min(s.Units, max(s.InUse, s.Limit)), limit: s.Limit}
+	d := need{keep: min(s.Units, max(s.InUse, s.Limit)), limit: s.Limit}
 	if s.Waiting > 0 && (s.InUse+s.Head > s.Units || s.TurnOver) {
 		d.want, d.least = s.Want, s.InUse+s.Head
 	}
 	switch {
 	case s.Waiting == 0 && s.InUse == 0:
 		d.keep = 0
-	case s.Asked && (s.TurnOver || s.Waiting == 0):
+	case s.Contended && (s.TurnOver || s.Waiting == 0):
 		d.keep = s.InUse
 	}
 	return d
@@ -155,7 +155,7 @@ type permitsRig struct {
 	q     *Permits
 	m     permitsModel
 	calls int
-	seen  demand
+	seen  need
 
 	mu       sync.Mutex
 	outcomes map[int]Outcome
@@ -180,8 +180,8 @@ func (r *permitsRig) enter(n int, mode Mode) {
 	r.calls++
 	id := r.calls
 	r.m.claim(id, n, mode)
-	o, w, _, look := r.q.Enter(n, mode)
-	r.checkLook(look)
+	o, w, _, changed := r.q.Enter(n, mode)
+	r.checkLook(changed)
 	if o != Waiting {
 		r.note(id, o)
 		return
@@ -210,18 +210,18 @@ func (r *permitsRig) quit(n int, byTimeout bool) {
 	r.m.leave(l.id, Cancelled)
 }
 
-func (r *permitsRig) checkLook(look bool) {
+func (r *permitsRig) checkLook(changed bool) {
 	r.t.Helper()
 	if r.m.now < r.m.until || r.m.units == 0 {
-		require.Equal(r.t, r.m.demand() != r.seen, look)
-	} else if r.m.demand() != r.seen {
-		require.True(r.t, look)
+		require.Equal(r.t, r.m.need() != r.seen, changed)
+	} else if r.m.need() != r.seen {
+		require.True(r.t, changed)
 	}
 }
 
 func (r *permitsRig) settle(units int, until time.Duration) {
 	r.q.Settle(Terms{Units: units, Until: until})
-	r.m.units, r.m.until, r.m.asked, r.m.turn = units, until, false, false
+	r.m.units, r.m.until, r.m.contended, r.m.inTurn = units, until, false, false
 	r.m.admit()
 }
 
@@ -233,20 +233,20 @@ func (r *permitsRig) step(code, arg byte) {
 		r.enter(max(n, 1), Mode(arg>>3&1)*Once)
 	case 3:
 		n = max(n, 1)
-		o, look := q.Try(n)
+		o, changed := q.Try(n)
 		require.Equal(r.t, m.try(n), o)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 4, 5, 6, 7:
-		ok, look := q.Exit(n)
+		ok, changed := q.Exit(n)
 		require.Equal(r.t, m.exit(n), ok)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 8:
 		r.settle(max(m.inUse, n+big/8), m.now+time.Duration(big))
 	case 9:
 		turnEnd := m.now + time.Duration(big&3)
 		q.Ask(n, big>>2, turnEnd)
-		if m.may = n; !m.asked {
-			m.asked, m.turn, m.passes, m.turnEnd = true, big>>2 > 0, big>>2, turnEnd
+		if m.keepAtMost = n; !m.contended {
+			m.contended, m.inTurn, m.admissions, m.turnEnd = true, big>>2 > 0, big>>2, turnEnd
 		}
 		m.admit()
 	case 10:
@@ -262,10 +262,10 @@ func (r *permitsRig) step(code, arg byte) {
 			m.until = m.now + time.Duration(big)
 			m.admit()
 		}
-		look := q.Look()
-		look.Since = 0
-		require.Equal(r.t, m.look(), look)
-		r.seen = m.demand()
+		st := q.Look()
+		st.Since = 0
+		require.Equal(r.t, m.look(), st)
+		r.seen = m.need()
 	case 13:
 		switch {
 		case arg == 0xFF:
@@ -287,7 +287,7 @@ func (r *permitsRig) step(code, arg byte) {
 			m.admit()
 		case arg >= 0x50:
 			q.Unask()
-			m.asked, m.turn = false, false
+			m.contended, m.inTurn = false, false
 			m.admit()
 		default:
 			require.Equal(r.t, m.inUse == 0 && len(m.line) == 0 && !m.came, q.Rest())

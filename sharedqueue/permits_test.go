@@ -62,8 +62,8 @@ func TestUnitsThatAnotherSessionMayHaveGoBackAfterATurn(t *testing.T) {
 		q.Look()
 		q.Exit(1)
 		requireOutcome(t, Admitted, c1) // the turn
-		_, look := q.Exit(1)
-		requireLook(t, true, look)
+		_, changed := q.Exit(1)
+		requireLook(t, true, changed)
 		requireOutcome(t, Waiting, c2, c3)
 		s := q.Look()
 		require.True(t, s.TurnOver)
@@ -99,8 +99,8 @@ func TestIdlePermitsGoBackAtOnceWhenAnotherSessionWaits(t *testing.T) {
 	q.Try(2)
 	q.Ask(1, 64, hour)
 	q.Look()
-	_, look := q.Exit(1)
-	requireLook(t, true, look)
+	_, changed := q.Exit(1)
+	requireLook(t, true, changed)
 	require.Equal(t, 1, q.Keep(1))
 }
 
@@ -108,19 +108,19 @@ func TestPermitsGoBackAtOnceWhenNoneIsInUse(t *testing.T) {
 	q, _ := newPermits(3)
 	q.Try(3)
 	q.Look()
-	_, look := q.Exit(2)
-	requireLook(t, false, look)
-	_, look = q.Exit(1)
-	requireLook(t, true, look)
+	_, changed := q.Exit(2)
+	requireLook(t, false, changed)
+	_, changed = q.Exit(1)
+	requireLook(t, true, changed)
 	require.Equal(t, 0, q.Keep(0))
 }
 
 func TestPermitsAreNotAdmittedWhenTrustHasEnded(t *testing.T) {
 	q, c := newPermits(1)
 	c.time = hour
-	o, look := q.Try(1)
+	o, changed := q.Try(1)
 	require.Equal(t, Busy, o)
-	requireLook(t, true, look)
+	requireLook(t, true, changed)
 	q.Trust(hour + 1)
 	o, _ = q.Try(1)
 	require.Equal(t, Admitted, o)

@@ -8,10 +8,10 @@ import (
 // An RW is the part of a read-write lock that stays in the process: readers and a writer, keyed by their owners, under
 // the units that the session has. O identifies the owners.
 //
-// Methods report look when the engine that talks to the server should call Look: what the session should keep, or what
+// Methods report changed when the engine that talks to the server should call Look: what the session should keep, or what
 // those in line need, is not what it was at the latest Look.
 type RW[O comparable] struct {
-	terms[O]
+	queue[O]
 
 	// The read holds are in shards. While the queue is open, readers come and go in their shards alone.
 
@@ -61,7 +61,7 @@ func (rw *RW[O]) shard(owner O) (s *shard[O], number uint64) {
 // already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled]. life is what
 // [RW.Life] was when owner got the hold: it is lost when that has changed. For an owner with a number it may be of a later
 // moment; a hold that is lost by then is no longer among its holds.
-func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, look bool) {
+func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	if o, life = rw.readOpen(owner); o != Busy {
 		return o, life, false
 	}
@@ -89,7 +89,7 @@ func (rw *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 
 // TryWrite gives owner a write hold if that needs no wait. It overtakes no other owner in line, unless owner has a write
 // hold already. The outcome is one of TryRead's or [Upgrade].
-func (rw *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
+func (rw *RW[O]) TryWrite(owner O) (o Outcome, changed bool) {
 	rw.mu.Lock()
 	o = rw.claimLocked(nil, owner, Write)
 	return o, rw.unlock(o)
@@ -98,12 +98,12 @@ func (rw *RW[O]) TryWrite(owner O) (o Outcome, look bool) {
 // Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
 // Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
 // owners of this process. life is that of TryRead.
-func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, look bool) {
+func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	return rw.EnterFor(nil, owner, mode)
 }
 
 // EnterFor is Enter for a call, which the report of the admission has ([Change]).
-func (rw *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, look bool) {
+func (rw *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {
 			return o, nil, life, false
@@ -134,7 +134,7 @@ func (rw *RW[O]) blockedLocked(mode Mode) bool {
 
 // Wait waits until w is admitted or sent away, done is closed or timeout delivers; either may be nil. Being admitted or
 // sent away wins over a cancellation or timeout that comes at the same moment. life is what [RW.Life] was when w was admitted.
-func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, look bool) {
+func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, changed bool) {
 	why := w.await(done, timeout)
 	rw.mu.Lock()
 	if o, life = rw.endWaitLocked(w, why); o == why {
@@ -147,7 +147,7 @@ func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Ti
 func (rw *RW[O]) Life() uint64 { return rw.life.Load() }
 
 // ExitRead takes one of owner's read holds. left is how many it has left. ok is false if it had none.
-func (rw *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
+func (rw *RW[O]) ExitRead(owner O) (left int, ok, changed bool) {
 	s, number := rw.shard(owner)
 	if s.leaveAlone(number) {
 		return 0, true, false
@@ -174,7 +174,7 @@ func (rw *RW[O]) ExitRead(owner O) (left int, ok, look bool) {
 }
 
 // ExitWrite takes one of owner's write holds. left is how many it has left. ok is false if it had none.
-func (rw *RW[O]) ExitWrite(owner O) (left int, ok, look bool) {
+func (rw *RW[O]) ExitWrite(owner O) (left int, ok, changed bool) {
 	rw.mu.Lock()
 	if rw.writesLocked(owner) > 0 {
 		ok, left = true, rw.writes-1
@@ -185,7 +185,7 @@ func (rw *RW[O]) ExitWrite(owner O) (left int, ok, look bool) {
 
 // ExitAll takes all holds of the writer, of both sides, and returns how many they were. Without a write hold it takes
 // nothing.
-func (rw *RW[O]) ExitAll(owner O) (reads, writes int, look bool) {
+func (rw *RW[O]) ExitAll(owner O) (reads, writes int, changed bool) {
 	rw.mu.Lock()
 	if writes = rw.writesLocked(owner); writes > 0 {
 		s, _ := rw.shard(owner)
@@ -244,7 +244,7 @@ func (rw *RW[O]) claimLocked(call any, owner O, mode Mode) Outcome {
 // fitsLocked reports whether an owner without holds can be admitted as the next. rw.mu is held.
 func (rw *RW[O]) fitsLocked(mode Mode) bool {
 	switch {
-	case rw.writes > 0 || rw.overLocked() || rw.asked && rw.units < All:
+	case rw.writes > 0 || rw.overLocked() || rw.contended && rw.units < All:
 		return false
 	case mode&Write == 0:
 		return rw.units > 0 && rw.trusted()
@@ -256,9 +256,9 @@ func (rw *RW[O]) fitsLocked(mode Mode) bool {
 // waits in line. rw.mu is held.
 func (rw *RW[O]) overLocked() bool {
 	if rw.writes == 0 && rw.line.writers == 0 {
-		rw.turn = false
+		rw.inTurn = false
 	}
-	return rw.terms.overLocked()
+	return rw.queue.overLocked()
 }
 
 // enterLocked gives owner a hold. rw.mu is held.
@@ -270,7 +270,7 @@ func (rw *RW[O]) enterLocked(owner O, mode Mode) Outcome {
 		return increment(&rw.writes)
 	}
 	rw.closeLocked()
-	rw.passLocked()
+	rw.countAdmissionLocked()
 	rw.writer, rw.writes = owner, 1
 	rw.token = rw.takeTokenLocked()
 	return Admitted
@@ -298,7 +298,7 @@ func (rw *RW[O]) readLocked(owner O) Outcome {
 	if o == Admitted && rw.writes > 0 {
 		return Reentered // the writer reads too
 	}
-	if !rw.open && rw.writes == 0 && rw.line.Len == 0 && !rw.asked && !rw.shut && rw.watch == nil {
+	if !rw.open && rw.writes == 0 && rw.line.Len == 0 && !rw.contended && !rw.shut && rw.watch == nil {
 		rw.calm++
 		if rw.calm == calmReads {
 			rw.setOpenLocked(true)
@@ -315,9 +315,9 @@ func (rw *RW[O]) leaveLocked(writes int) {
 	rw.writerLeftLocked()
 	var none O
 	rw.writer, rw.token = none, 0
-	if rw.asked && rw.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn
+	if rw.contended && rw.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn
 		rw.admitReadersLocked()
-		rw.turn = false
+		rw.inTurn = false
 	}
 	rw.admitLocked()
 }

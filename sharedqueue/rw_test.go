@@ -13,9 +13,9 @@ import (
 func TestReadersOfOneUnitAreInTogether(t *testing.T) {
 	q, _ := newRW(1)
 	for i := range 100 { // more readers than there are slots in each shard
-		o, _, look := q.TryRead(fmt.Sprint(i))
+		o, _, changed := q.TryRead(fmt.Sprint(i))
 		require.Equal(t, Admitted, o)
-		requireLook(t, false, look)
+		requireLook(t, false, changed)
 	}
 	require.Equal(t, 100, q.Readers())
 	for i := range 100 {
@@ -27,9 +27,9 @@ func TestReadersOfOneUnitAreInTogether(t *testing.T) {
 		left, ok, _ := q.ExitRead(owner)
 		require.True(t, ok)
 		require.Equal(t, 1, left)
-		_, ok, look := q.ExitRead(owner)
+		_, ok, changed := q.ExitRead(owner)
 		require.True(t, ok)
-		requireLook(t, false, look)
+		requireLook(t, false, changed)
 		_, ok, _ = q.ExitRead(owner)
 		require.False(t, ok, "more exits than holds")
 	}
@@ -109,8 +109,8 @@ func TestAWriterIsAlone(t *testing.T) {
 	_, ok, _ = q.ExitWrite("a")
 	require.False(t, ok, "another owner's hold")
 	q.Look()
-	_, _, look := q.ExitWrite("w")
-	requireLook(t, true, look) // All units are idle, and are given back
+	_, _, changed := q.ExitWrite("w")
+	requireLook(t, true, changed) // All units are idle, and are given back
 	require.Equal(t, State{Limit: All, Units: All, Used: 1002}, q.Look())
 }
 
@@ -240,9 +240,9 @@ func TestNoHoldIsAdmittedWhenTrustHasEnded(t *testing.T) {
 		q.TryRead("a")
 		c.time = hour
 		for _, owner := range []string{"a", "b"} {
-			o, _, look := q.TryRead(owner)
+			o, _, changed := q.TryRead(owner)
 			require.Equal(t, Busy, o)
-			requireLook(t, true, look)
+			requireLook(t, true, changed)
 		}
 		q.Trust(hour + 1)
 		o, _, _ := q.TryRead("b")
@@ -250,9 +250,9 @@ func TestNoHoldIsAdmittedWhenTrustHasEnded(t *testing.T) {
 	}
 	q, c := newRW(All)
 	c.time = hour
-	o, look := q.TryWrite("w")
+	o, changed := q.TryWrite("w")
 	require.Equal(t, Busy, o)
-	requireLook(t, true, look)
+	requireLook(t, true, changed)
 }
 
 func TestALossTakesAllHoldsAndIsReportedOnce(t *testing.T) {

@@ -20,7 +20,7 @@ type rwRig struct {
 	m     rwModel
 	calls int
 	token uint64 // the last token of all blocks so far
-	seen  demand // when Look was last called
+	seen  need   // when Look was last called
 	open  bool   // whether the queue was open before the step
 
 	mu       sync.Mutex
@@ -52,8 +52,8 @@ func (r *rwRig) enter(owner string, mode Mode) {
 	r.calls++
 	id := r.calls
 	r.m.claim(id, owner, mode)
-	o, w, _, look := r.q.Enter(owner, mode)
-	r.checkLook(look)
+	o, w, _, changed := r.q.Enter(owner, mode)
+	r.checkLook(changed)
 	if o != Waiting {
 		require.Nil(r.t, w)
 		r.note(id, o)
@@ -86,20 +86,20 @@ func (r *rwRig) quit(n int, byTimeout bool) {
 
 // checkLook asserts that a call that changed what the engine acts on reports that. Calls that changed nothing may
 // report it only if the trust has ended.
-func (r *rwRig) checkLook(look bool) {
+func (r *rwRig) checkLook(changed bool) {
 	r.t.Helper()
 	switch {
-	case r.m.demand() != r.seen:
-		require.True(r.t, look || r.q.open, "the engine has to look")
+	case r.m.need() != r.seen:
+		require.True(r.t, changed || r.q.open, "the engine has to look")
 	case r.open || r.q.open: // it is not certain whether a reader is inside
 	case r.m.trusted() || r.m.units == 0:
-		require.False(r.t, look, "the engine need not look")
+		require.False(r.t, changed, "the engine need not look")
 	}
 }
 
 func (r *rwRig) look() {
 	require.Equal(r.t, r.m.look(), r.q.Look())
-	r.seen = r.m.demand()
+	r.seen = r.m.need()
 }
 
 // block returns terms with a new block of tokens, as a server would issue it.
@@ -127,31 +127,31 @@ func (r *rwRig) step(code, arg byte) {
 	case 2, 3:
 		r.enter(owner, Write|Mode(arg>>2&3)*Once)
 	case 4:
-		o, _, look := q.TryRead(owner)
+		o, _, changed := q.TryRead(owner)
 		require.Equal(r.t, m.try(owner, Read), o)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 5:
-		o, look := q.TryWrite(owner)
+		o, changed := q.TryWrite(owner)
 		require.Equal(r.t, m.try(owner, Write), o)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 6, 7, 8:
-		left, ok, look := q.ExitRead(owner)
+		left, ok, changed := q.ExitRead(owner)
 		wantLeft, want := m.exitRead(owner)
 		require.Equal(r.t, want, ok)
 		require.Equal(r.t, wantLeft, left)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 9, 10:
-		left, ok, look := q.ExitWrite(owner)
+		left, ok, changed := q.ExitWrite(owner)
 		wantLeft, want := m.exitWrite(owner, 1)
 		require.Equal(r.t, want, ok)
 		require.Equal(r.t, wantLeft, left)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 11:
-		reads, writes, look := q.ExitAll(owner)
+		reads, writes, changed := q.ExitAll(owner)
 		wantReads, wantWrites := m.exitAll(owner)
 		require.Equal(r.t, wantReads, reads)
 		require.Equal(r.t, wantWrites, writes)
-		r.checkLook(look)
+		r.checkLook(changed)
 	case 12:
 		reads, writes := big&3, big>>2
 		require.Equal(r.t, m.writesOf(owner) > 0, q.AddHolds(owner, reads, writes))

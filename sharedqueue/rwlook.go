@@ -2,13 +2,13 @@ package sharedqueue
 
 // The results of these methods were true at one moment during the call.
 
-// Look returns the state, and takes note of it: later calls report look when the engine should look again.
+// Look returns the state, and takes note of it: later calls report changed when the engine should look again.
 func (rw *RW[O]) Look() State {
 	rw.mu.Lock()
-	rw.seen = rw.demandLocked()
+	rw.seen = rw.needLocked()
 	s := State{
 		Units: rw.units, InUse: rw.inUseLocked(), Waiting: rw.line.Len, Writers: rw.line.writers, Limit: All,
-		Asked: rw.asked, TurnOver: rw.overLocked() || rw.asked && rw.units < All, Spent: rw.next > rw.last, Used: rw.used.Load(),
+		Contended: rw.contended, TurnOver: rw.overLocked() || rw.contended && rw.units < All, Spent: rw.next > rw.last, Used: rw.used.Load(),
 	}
 	if w := rw.line.First; w != nil {
 		s.Head, s.Once = needs(w), w.Value().mode&Once != 0
@@ -151,20 +151,20 @@ func (rw *RW[O]) inUseLocked() int {
 }
 
 // demandLocked returns what the engine should act on. The readers of an open queue need one unit. rw.mu is held.
-func (rw *RW[O]) demandLocked() demand {
+func (rw *RW[O]) needLocked() need {
 	if rw.open {
-		return demand{keep: min(rw.units, 1)}
+		return need{keep: min(rw.units, 1)}
 	}
 	used := rw.inUseLocked()
 	w := rw.line.First
-	over := rw.overLocked() || rw.asked && rw.units < All
+	over := rw.overLocked() || rw.contended && rw.units < All
 	switch {
 	case w != nil && (over || rw.shortLocked(w)):
-		return demand{keep: min(rw.units, used), want: max(used, needs(w)), once: w.Value().mode&Once != 0}
+		return need{keep: min(rw.units, used), want: max(used, needs(w)), once: w.Value().mode&Once != 0}
 	case over, w == nil && used < All && (rw.units == All || rw.shut): // readers need one unit
-		return demand{keep: min(rw.units, used)}
+		return need{keep: min(rw.units, used)}
 	}
-	return demand{keep: rw.units}
+	return need{keep: rw.units}
 }
 
 // shortLocked reports whether the session's units do not suffice for w. rw.mu is held.

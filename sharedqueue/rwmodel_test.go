@@ -18,11 +18,11 @@ type rwModel struct {
 
 	next, last, used uint64
 
-	asked   bool
-	turn    bool
-	passes  int
-	turnEnd time.Duration
-	shut    bool
+	contended  bool
+	inTurn     bool
+	admissions int
+	turnEnd    time.Duration
+	shut       bool
 
 	line     []rwWait
 	outcomes map[int]Outcome
@@ -46,15 +46,15 @@ func (m *rwModel) writersWait() bool {
 
 // step ends a turn that can admit no further owner. It is called after every step.
 func (m *rwModel) step() {
-	if m.turn && (m.passes == 0 || m.now >= m.turnEnd || m.writes == 0 && !m.writersWait()) {
-		m.turn = false
+	if m.inTurn && (m.admissions == 0 || m.now >= m.turnEnd || m.writes == 0 && !m.writersWait()) {
+		m.inTurn = false
 	}
 }
 
 // fits reports whether an owner that is outside can be admitted next.
 func (m *rwModel) fits(mode Mode) bool {
 	m.step()
-	if m.writes > 0 || !m.trusted() || m.asked && (!m.turn || m.units < All) {
+	if m.writes > 0 || !m.trusted() || m.contended && (!m.inTurn || m.units < All) {
 		return false
 	}
 	if mode&Write == 0 {
@@ -78,8 +78,8 @@ func (m *rwModel) enter(owner string, mode Mode) Outcome {
 	if m.writes > 1 {
 		return Reentered
 	}
-	if m.turn {
-		m.passes--
+	if m.inTurn {
+		m.admissions--
 	}
 	m.writer = owner
 	m.useToken()
@@ -191,11 +191,11 @@ func (m *rwModel) exitWrite(owner string, n int) (left int, ok bool) {
 		return m.writes, true
 	}
 	m.writer, m.token = "", 0
-	if m.asked && len(m.reads) > 0 {
+	if m.contended && len(m.reads) > 0 {
 		for len(m.line) > 0 && m.line[0].mode&Write == 0 && m.trusted() {
 			m.admitFirst()
 		}
-		m.turn = false
+		m.inTurn = false
 	}
 	m.admit()
 	return 0, true
@@ -262,13 +262,13 @@ func (m *rwModel) settle(t Terms) {
 	} else {
 		m.next, m.last, m.used = 1, 0, t.Token
 	}
-	m.units, m.asked, m.turn = t.Units, false, false
+	m.units, m.contended, m.inTurn = t.Units, false, false
 	m.trust(t.Until)
 }
 
 func (m *rwModel) ask(passes int, turnEnd time.Duration) {
-	if !m.asked {
-		m.asked, m.turn, m.passes, m.turnEnd = true, passes > 0, passes, turnEnd
+	if !m.contended {
+		m.contended, m.inTurn, m.admissions, m.turnEnd = true, passes > 0, passes, turnEnd
 	}
 	m.step()
 }
@@ -303,7 +303,7 @@ func (m *rwModel) look() State {
 	s := State{
 		Limit: All,
 		Units: m.units, InUse: m.inUse(), Waiting: len(m.line),
-		Asked: m.asked, TurnOver: m.asked && (!m.turn || m.units < All), Spent: m.next > m.last, Used: m.used,
+		Contended: m.contended, TurnOver: m.contended && (!m.inTurn || m.units < All), Spent: m.next > m.last, Used: m.used,
 	}
 	for _, w := range m.line {
 		if w.mode&Write != 0 {
@@ -321,13 +321,13 @@ func (m *rwModel) look() State {
 }
 
 // demand returns what the engine should act on: units to give back, or to ask for.
-func (m *rwModel) demand() demand {
+func (m *rwModel) need() need {
 	s := m.look()
-	d := demand{keep: s.Units}
+	d := need{keep: s.Units}
 	short := s.Waiting > 0 && (s.Units < s.Head || s.Head == All && s.Spent)
 	switch {
 	case s.Waiting > 0 && (s.TurnOver || short):
-		return demand{keep: min(s.Units, s.InUse), want: s.Want, once: s.Once}
+		return need{keep: min(s.Units, s.InUse), want: s.Want, once: s.Once}
 	case s.TurnOver, s.Waiting == 0 && s.InUse < All && (s.Units == All || m.shut):
 		d.keep = min(s.Units, s.InUse)
 	}

@@ -57,12 +57,12 @@ func (rw *RW[O]) resumeLocked(lapsed bool) {
 // Ask says that another session waits. A session with one unit admits no owner any more, except those that are inside.
 // A session with All has a turn: it goes on admitting in order as long as a writer is inside or in line, for the given
 // number of writers, until turnEnd. A writer that goes on as a reader ends the turn, and the readers at the head of the
-// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing. may does not
-// matter to an RW.
-func (rw *RW[O]) Ask(may, passes int, turnEnd time.Duration) {
+// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing. keepAtMost
+// does not matter to an RW.
+func (rw *RW[O]) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	rw.mu.Lock()
 	rw.closeLocked()
-	rw.askLocked(may, passes, turnEnd)
+	rw.askLocked(keepAtMost, admissions, turnEnd)
 	rw.unlock(0)
 }
 
@@ -203,11 +203,11 @@ func (rw *RW[O]) closeLocked() {
 
 // unlock ends a critical section of a call with the given outcome, and reports whether the engine should look. A claim
 // that was turned down because the trust in the units has ended is also a reason.
-func (rw *RW[O]) unlock(o Outcome) (look bool) {
+func (rw *RW[O]) unlock(o Outcome) (changed bool) {
 	if invariants {
 		rw.check()
 	}
-	look = rw.demandLocked() != rw.seen || (o == Busy || o == Waiting) && rw.units > 0 && !rw.trusted()
+	changed = rw.needLocked() != rw.seen || (o == Busy || o == Waiting) && rw.units > 0 && !rw.trusted()
 	rw.mu.Unlock()
-	return look
+	return changed
 }

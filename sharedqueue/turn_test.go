@@ -20,8 +20,8 @@ func TestReadersOfAWantedSessionAdmitNoNewcomer(t *testing.T) {
 		q.Look()
 		newcomer := enterRW(q, "b", Read)
 		requireOutcome(t, Waiting, newcomer)
-		_, _, look := q.ExitRead("a")
-		requireLook(t, true, look) // the unit can be given back
+		_, _, changed := q.ExitRead("a")
+		requireLook(t, true, changed) // the unit can be given back
 		requireOutcome(t, Waiting, newcomer)
 		s := q.Look()
 		require.Equal(t, [3]int{1, 0, 1}, [3]int{s.Units, s.InUse, s.Want})
@@ -44,8 +44,8 @@ func TestATurnGoesOnInOrderWhileAWriterWaits(t *testing.T) {
 		q.ExitRead("r1")
 		requireOutcome(t, Admitted, w2)
 		require.False(t, q.Look().TurnOver)
-		_, _, look := q.ExitWrite("w2")
-		requireLook(t, true, look)
+		_, _, changed := q.ExitWrite("w2")
+		requireLook(t, true, changed)
 		requireOutcome(t, Waiting, r2) // readers alone have no turn
 		s := q.Look()
 		require.True(t, s.TurnOver)
@@ -116,25 +116,25 @@ func TestADowngradeEndsTheTurnAndTakesTheReadersAlong(t *testing.T) {
 func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(0)
-		_, _, _, look := q.Enter("a", Read)
-		requireLook(t, true, look)
+		_, _, _, changed := q.Enter("a", Read)
+		requireLook(t, true, changed)
 		q.Look()
-		_, _, _, look = q.Enter("b", Read)
-		requireLook(t, false, look) // the request under way is for this claim, too
+		_, _, _, changed = q.Enter("b", Read)
+		requireLook(t, false, changed) // the request under way is for this claim, too
 		q.Settle(terms0(1))
 		q.Look()
-		_, _, look = q.ExitRead("a")
-		requireLook(t, false, look)
-		_, _, look = q.ExitRead("b")
-		requireLook(t, false, look) // an idle unit stays for a while
-		_, w, _, look := q.Enter("c", Write)
-		requireLook(t, true, look)
+		_, _, changed = q.ExitRead("a")
+		requireLook(t, false, changed)
+		_, _, changed = q.ExitRead("b")
+		requireLook(t, false, changed) // an idle unit stays for a while
+		_, w, _, changed := q.Enter("c", Write)
+		requireLook(t, true, changed)
 		q.Look()
 		done := make(chan struct{})
 		close(done)
-		o, _, look := q.Wait(w, done, nil)
+		o, _, changed := q.Wait(w, done, nil)
 		require.Equal(t, Cancelled, o)
-		requireLook(t, true, look) // the place in the server's queue is no longer needed
+		requireLook(t, true, changed) // the place in the server's queue is no longer needed
 	})
 }
 
@@ -146,10 +146,10 @@ func TestTheEngineIsCalledWhenAClaimThatWaitsFollowsATry(t *testing.T) {
 		q, _ := newRW(0)
 		_, try, _, _ := q.Enter("a", Write|Once)
 		q.Look()
-		_, _, _, look := q.Enter("b", Write)
-		requireLook(t, false, look)
-		o, _, look := q.Wait(try, done, nil)
+		_, _, _, changed := q.Enter("b", Write)
+		requireLook(t, false, changed)
+		o, _, changed := q.Wait(try, done, nil)
 		require.Equal(t, Cancelled, o)
-		requireLook(t, true, look)
+		requireLook(t, true, changed)
 	})
 }

@@ -24,9 +24,10 @@ type Terms struct {
 	Token       uint64 // the last token that was used anywhere
 }
 
-// terms decide about admission together with the holds: units, the trust in them, and the request of another session.
+// A queue is what RW and Permits have in common. Together with the holds it decides about admission: it has the units, the
+// trust in them, the line, and the request of another session.
 // All fields are guarded by mu, except where it says otherwise.
-type terms[O comparable] struct {
+type queue[O comparable] struct {
 	now   func() time.Duration // immutable
 	watch func(Change[O])      // immutable; nil unless changes are reported
 	until atomic.Int64         // a time.Duration; written under mu, and read without it by readers
@@ -38,63 +39,63 @@ type terms[O comparable] struct {
 	line  line[O]
 	shut  bool // newcomers are sent away
 
-	// asked says that another session waits. The next Settle clears it.
-	asked   bool
-	may     int           // what the session may keep anyway; only Permits use it
-	turn    bool          // local waiters still go before the other session
-	passes  int           // admissions left in the turn
-	turnEnd time.Duration // when the turn ends at the latest
+	// contended says that another session waits. The next Settle clears it.
+	contended  bool
+	keepAtMost int           // what the session may keep anyway; only Permits use it
+	inTurn     bool          // local waiters still go before the other session
+	admissions int           // admissions left in the turn
+	turnEnd    time.Duration // when the turn ends at the latest
 
-	seen demand // at the latest Look
+	seen need // at the latest Look
 }
 
 // trusted reports whether the units may be used now.
-func (t *terms[O]) trusted() bool { return t.now() < time.Duration(t.until.Load()) }
+func (q *queue[O]) trusted() bool { return q.now() < time.Duration(q.until.Load()) }
 
 // settleLocked replaces the units and ends a turn. mu is held.
-func (t *terms[O]) settleLocked(units int, until time.Duration) {
-	t.units, t.asked, t.turn = units, false, false
-	t.until.Store(int64(until))
+func (q *queue[O]) settleLocked(units int, until time.Duration) {
+	q.units, q.contended, q.inTurn = units, false, false
+	q.until.Store(int64(until))
 }
 
 // askLocked begins a turn. Being asked again does not begin another. mu is held.
-func (t *terms[O]) askLocked(may, passes int, turnEnd time.Duration) {
-	t.may = may
-	if !t.asked {
-		t.asked, t.turn, t.passes, t.turnEnd = true, passes > 0, passes, turnEnd
+func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) {
+	q.keepAtMost = keepAtMost
+	if !q.contended {
+		q.contended, q.inTurn, q.admissions, q.turnEnd = true, admissions > 0, admissions, turnEnd
 	}
 }
 
 // unaskLocked ends what askLocked began. mu is held.
-func (t *terms[O]) unaskLocked() { t.asked, t.turn = false, false }
+func (q *queue[O]) unaskLocked() { q.contended, q.inTurn = false, false }
 
 // passLocked counts an admission of the turn. mu is held.
-func (t *terms[O]) passLocked() {
-	if t.turn {
-		t.passes--
+func (q *queue[O]) countAdmissionLocked() {
+	if q.inTurn {
+		q.admissions--
 	}
 }
 
-// overLocked reports whether another session waits and the turn is over, and ends a turn whose passes or time are used up.
+// overLocked reports whether another session waits and the turn is over, and ends a turn whose admissions or time are used up.
 // mu is held.
-func (t *terms[O]) overLocked() bool {
-	if t.turn && (t.passes == 0 || t.now() >= t.turnEnd) {
-		t.turn = false
+func (q *queue[O]) overLocked() bool {
+	if q.inTurn && (q.admissions == 0 || q.now() >= q.turnEnd) {
+		q.inTurn = false
 	}
-	return t.asked && !t.turn
+	return q.contended && !q.inTurn
 }
 
 // endWaitLocked ends the wait of w, whose goroutine stopped waiting for the reason why, or was woken if that is 0. It
 // returns why if w was still in line, and otherwise what w was woken with. mu is held.
-func (t *terms[O]) endWaitLocked(w *Waiter[O], why Outcome) (o Outcome, life uint64) {
+func (q *queue[O]) endWaitLocked(w *Waiter[O], why Outcome) (o Outcome, life uint64) {
 	n := (*node[O])(w)
 	if n.TakeTurn() {
 		o, life = n.Value().outcome, n.Value().life
 	} else {
-		t.line.take(n)
+		q.line.take(n)
 		o = why
 	}
 	*n.Value() = request[O]{}
-	t.line.spares.Keep(n)
+	q.line.spares.Keep(n)
 	return o, life
 }
