@@ -124,7 +124,7 @@ func (q *Queue[K]) claimLocked(owner K) Outcome {
 	case q.state == free:
 		q.state, q.owner = busy, owner
 		return Claimed
-	case q.settledLocked(owner):
+	case q.isSettledLocked(owner):
 		q.state = busy
 		return Reentered
 	default:

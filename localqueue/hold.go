@@ -5,7 +5,7 @@ package localqueue
 // MaxHolds).
 func (q *Queue[K]) Reenter(owner K) (holds int, ok bool) {
 	q.mu.Lock()
-	if q.settledLocked(owner) {
+	if q.isSettledLocked(owner) {
 		if ok = q.holds < MaxHolds; ok {
 			q.holds++
 		}
@@ -20,7 +20,7 @@ func (q *Queue[K]) Reenter(owner K) (holds int, ok bool) {
 // [Queue.Begin]. ok is false, and nothing changes, if owner is not the holder or has an operation under way.
 func (q *Queue[K]) ExitOrBegin(owner K) (holds int, ok bool) {
 	q.mu.Lock()
-	if ok = q.settledLocked(owner); ok {
+	if ok = q.isSettledLocked(owner); ok {
 		if q.holds > 1 {
 			q.holds--
 			holds = q.holds
@@ -71,8 +71,8 @@ func (q *Queue[K]) Settle(holds int) {
 	q.unlock()
 }
 
-// settledLocked reports whether owner is the holder and no operation is under way. q.mu is held.
-func (q *Queue[K]) settledLocked(owner K) bool {
+// isSettledLocked reports whether owner is the holder and no operation is under way. q.mu is held.
+func (q *Queue[K]) isSettledLocked(owner K) bool {
 	return q.state == settled && q.owner == owner
 }
 

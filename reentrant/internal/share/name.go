@@ -134,14 +134,14 @@ func (n *Name) run() {
 	for {
 		n.mu.Lock()
 		at := n.moment()
-		again, send := n.plan.Next(&at)
+		lookAt, send := n.plan.Next(&at)
 		n.trustLocked()
 		if send {
 			n.mu.Unlock()
 			n.exchange()
 			continue
 		}
-		if again.IsZero() || n.room.quit.Err() != nil {
+		if lookAt.IsZero() || n.room.quit.Err() != nil {
 			n.running = false
 			n.mu.Unlock()
 			n.room.mu.Lock()
@@ -150,7 +150,7 @@ func (n *Name) run() {
 			return
 		}
 		n.mu.Unlock()
-		timer.Reset(again.Sub(at.Now))
+		timer.Reset(lookAt.Sub(at.Now))
 		select {
 		case <-n.wake:
 		case <-timer.C:
@@ -273,9 +273,9 @@ func (n *Name) repeat() {
 	n.carry(n.plan.Repeat())
 }
 
-// wanted handles the message that another session waits, or tries if try is not 0, or waits no more if may is Unlimited.
-func (n *Name) wanted(may int, try uint64) {
-	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step { return p.Wanted(at, may, try) })
+// wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.
+func (n *Name) wanted(keepAtMost int, try uint64) {
+	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step { return p.Wanted(at, keepAtMost, try) })
 }
 
 // pushed handles a grant that the server pushed.

@@ -198,9 +198,9 @@ func (r *Room) Granted(g backend.ShareGrant) {
 }
 
 // Wanted handles the message that another session waits for units of a name, or tries to get some.
-func (r *Room) Wanted(name string, may int, try uint64) {
+func (r *Room) Wanted(name string, keepAtMost int, try uint64) {
 	if n := r.Find(name); n != nil {
-		n.wanted(may, try)
+		n.wanted(keepAtMost, try)
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *Room) Reconnected() {
 	r.keeper.refresh()
 }
 
-// Close expels the waiters and later claims, and reports whether no user was inside or waited. Users who are inside go
+// Close expels the waiters and later claims, and reports whether no user was inside or waited. Users that are inside go
 // on; the units go back to the server as they leave.
 func (r *Room) Close() (idle bool) {
 	r.mu.Lock()
