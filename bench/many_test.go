@@ -21,8 +21,8 @@ import (
 // A many takes several locks for the owner of ctx, and returns a function that releases them.
 type many func(ctx context.Context, names []string) (giveBack func() error, err error)
 
-// manies are the contenders: each takes several locks in one process.
-var manies = map[string]func(b *testing.B, addr string) many{
+// contenders are the ways to do it: each takes several locks in one process.
+var contenders = map[string]func(b *testing.B, addr string) many{
 	"relock-multilock": func(b *testing.B, addr string) many {
 		s := openSession(b, addr)
 		return func(ctx context.Context, names []string) (func() error, error) {
@@ -87,7 +87,7 @@ func named(n int) (names []string) {
 
 // A thousand free locks are acquired and released.
 func BenchmarkAThousandFreeLocks(b *testing.B) {
-	for name, open := range manies {
+	for name, open := range contenders {
 		b.Run(name, func(b *testing.B) {
 			take := open(b, redisserver.Start(b).Addr())
 			ctx := reentrant.WithOwner(context.Background(), "owner")
@@ -103,7 +103,7 @@ func BenchmarkAThousandFreeLocks(b *testing.B) {
 // Five processes of 20 owners each take sets of ten out of 200 locks, at random, for a millisecond. The benchmark
 // reports the wait for a set.
 func BenchmarkRandomSetsOfTen(b *testing.B) {
-	for name, open := range manies {
+	for name, open := range contenders {
 		b.Run(name, func(b *testing.B) {
 			addr := redisserver.Start(b).Addr()
 			names := named(200)

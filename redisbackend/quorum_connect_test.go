@@ -37,9 +37,8 @@ func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
 }
 
-// inspectLate opens a session whose third node is the first one under another name, and reachable only after that. It
-// returns the session's error as soon as there is one, or nil when the time in which the third node has to join is
-// over.
+// inspectLate opens a session with three nodes. The third is the first one under another name, and cannot be reached until
+// the session is open. It returns the first error of the session, nil if there is none in the time that a node has to join.
 func (c *council) inspectLate() (err error) {
 	c.Helper()
 	var slow atomic.Bool

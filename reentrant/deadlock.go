@@ -58,8 +58,8 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 	return d
 }
 
-// takeWatched is take for a wait without a time limit.
-func (l *Lock) takeWatched(ctx context.Context, d *deadlock.Detector[Owner], t *exclusive.Try) (bool, error) {
+// takeWithDetector is take for a wait without a time limit.
+func (l *Lock) takeWithDetector(ctx context.Context, d *deadlock.Detector[Owner], t *exclusive.Try) (bool, error) {
 	owner, err := l.session.core.Admit(ctx, l.invalid)
 	if err != nil {
 		return false, err

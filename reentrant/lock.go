@@ -124,7 +124,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err error) {
 	t.Begun, t.Fixed = l.session.core.Now(), l.handle.Fixed
 	if d := l.session.detector; d != nil && t.Waits && t.Deadline.IsZero() {
-		ok, err = l.takeWatched(ctx, d, t)
+		ok, err = l.takeWithDetector(ctx, d, t)
 	} else if owner, invalid := l.session.core.Admit(ctx, l.invalid); invalid == nil {
 		ok, err = l.handle.TakeAs(ctx, owner, t)
 	} else {

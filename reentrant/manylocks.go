@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
 
-// A MultiLock takes the locks that are free together, in passes:
+// A MultiLock takes the locks that are free together, in sweeps:
 //
 //	a b c d e f g h      all at once: the attempts travel together
 //	✓ ✓ ✗ ✓ ✓ ✗ ✓ ✓      c is taken
@@ -20,23 +20,23 @@ import (
 // So it waits for a lock only while it has none that comes later in the order of names, and two MultiLocks never wait for
 // each other. It gives back the locks after a gap before it waits.
 
-// minPass is the least number of locks for which there are passes. A pass keeps the locks that it takes after a gap
+// minSweep is the least number of locks for which there are sweeps. A sweep keeps the locks that it takes after a gap
 // from others for two round trips, and gives them back with a command. With few, contended locks that costs more than
 // the round trips that it saves. Fewer attempts, and releases, are made one after the other.
-const minPass = 16
+const minSweep = 16
 
-// A pass is one call's attempts for the locks that are free, without waiting for any.
-type pass struct {
+// A sweep is one call's attempts for the locks that are free, without waiting for any.
+type sweep struct {
 	ctx context.Context // with the caller's owner: the attempts are made by other goroutines
 	try exclusive.Try
 }
 
-// newPass returns the pass of a call by ctx's owner, nil if the call must not make one.
-func newPass(ctx context.Context, t exclusive.Try) *pass {
+// newSweep returns the sweep of a call by ctx's owner, nil if the call must not make one.
+func newSweep(ctx context.Context, t exclusive.Try) *sweep {
 	if ctx == nil || ctx.Err() != nil {
 		return nil // the call for the first lock returns the error
 	}
-	return &pass{ctx: asOwner(ctx), try: t}
+	return &sweep{ctx: asOwner(ctx), try: t}
 }
 
 // asOwner returns ctx for goroutines that act for its owner.
@@ -46,12 +46,12 @@ func asOwner(ctx context.Context) context.Context {
 
 // takeFree attempts all locks at once. It returns how many it took without a gap, and the error of the attempt at the gap;
 // what it took after the gap it has given back.
-func (p *pass) takeFree(locks []*Lock) (int, error) {
+func (s *sweep) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
-		t := p.try
+		t := s.try
 		t.Begun, t.Fixed, t.Barges = l.session.core.Now(), l.handle.Fixed, l.handle.Unfair
-		got[i], errs[i] = l.take(p.ctx, &t)
+		got[i], errs[i] = l.take(s.ctx, &t)
 	})
 	n := slices.Index(got, false)
 	if n < 0 {
@@ -63,9 +63,9 @@ func (p *pass) takeFree(locks []*Lock) (int, error) {
 			after = append(after, l)
 		}
 	}
-	_ = unlockAll(p.ctx, after) // what it cannot give back expires, and the call does not hold it
+	_ = unlockAll(s.ctx, after) // what it cannot give back expires, and the call does not hold it
 	l := locks[n]
-	return n, l.error(p.try.Op, l.session.core.ExplainKind(p.ctx, l.handle.Remote, core.ALock, errs[n]))
+	return n, l.error(s.try.Op, l.session.core.ExplainKind(s.ctx, l.handle.Remote, core.ALock, errs[n]))
 }
 
 // waitable reports whether a call can wait for a lock that an attempt did not get: another owner has it, or the server
@@ -76,7 +76,7 @@ func waitable(err error) bool {
 
 // atOnce calls f for all locks at once, if they are many, and returns when all calls have returned.
 func atOnce(locks []*Lock, f func(i int, l *Lock)) {
-	if len(locks) < minPass {
+	if len(locks) < minSweep {
 		for i, l := range locks {
 			f(i, l)
 		}
@@ -89,12 +89,12 @@ func atOnce(locks []*Lock, f func(i int, l *Lock)) {
 	calls.Wait()
 }
 
-// takeInOrder takes all locks, by passes and, where one is not free, by wait. It returns how many it has in any case.
-func (m *MultiLock) takeInOrder(free *pass, wait func(*Lock) (bool, error)) (taken int, ok bool, err error) {
+// takeInOrder takes all locks, by sweeps and, where one is not free, by wait. It returns how many it has in any case.
+func (m *MultiLock) takeInOrder(free *sweep, wait func(*Lock) (bool, error)) (taken int, ok bool, err error) {
 	width := len(m.locks)
 	for taken < len(m.locks) {
 		var last error
-		if free != nil && width > 1 && len(m.locks) >= minPass {
+		if free != nil && width > 1 && len(m.locks) >= minSweep {
 			var n int
 			window := m.locks[taken:min(taken+width, len(m.locks))]
 			n, last = free.takeFree(window)

@@ -84,7 +84,7 @@ func TestAMultiLockWaitsWithoutWhatComesLater(t *testing.T) {
 	})
 }
 
-// A pass that re-entered a lock which the owner already had releases only that hold.
+// A sweep that re-entered a lock which the owner already had releases only that hold.
 func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -166,7 +166,7 @@ func TestAPassReturnsARefusal(t *testing.T) {
 	})
 }
 
-// If an attempt of a pass may have been carried out, the outcome is reported as unknown, even if the wait for the lock
+// If an attempt of a sweep may have been carried out, the outcome is reported as unknown, even if the wait for the lock
 // ends with another error.
 func TestAPassKeepsAnUnknownOutcomeInMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func compareLocks(a, b *Lock) int {
 // Lock takes all locks, waiting for those that are not free one after the other. Errors are those of [Lock.Lock], and name
 // the lock.
 func (m *MultiLock) Lock(ctx context.Context) error {
-	_, err := m.take(ctx, "lock", newPass(ctx, exclusive.Try{Op: "lock"}), func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
+	_, err := m.take(ctx, "lock", newSweep(ctx, exclusive.Try{Op: "lock"}), func(l *Lock) (bool, error) { return true, l.Lock(ctx) })
 	return err
 }
 
@@ -75,15 +75,15 @@ func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
 // those of [Lock.TryLockFor].
 func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	end := time.Now().Add(wait)
-	var free *pass
+	var free *sweep
 	if wait > 0 {
-		free = newPass(ctx, exclusive.Try{Op: "try lock", Deadline: end})
+		free = newSweep(ctx, exclusive.Try{Op: "try lock", Deadline: end})
 	}
 	return m.take(ctx, "try lock", free, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
 }
 
 // take takes all locks, and gives back what it has when one fails.
-func (m *MultiLock) take(ctx context.Context, op string, free *pass, one func(*Lock) (bool, error)) (bool, error) {
+func (m *MultiLock) take(ctx context.Context, op string, free *sweep, one func(*Lock) (bool, error)) (bool, error) {
 	if err := m.admit(ctx, op); err != nil {
 		return false, err
 	}
@@ -119,7 +119,7 @@ func (m *MultiLock) Unlock(ctx context.Context) error {
 }
 
 func unlockAll(ctx context.Context, locks []*Lock) error {
-	if ctx != nil && len(locks) >= minPass {
+	if ctx != nil && len(locks) >= minSweep {
 		ctx = asOwner(ctx)
 	}
 	errs := make([]error, len(locks))

@@ -72,7 +72,7 @@ func (s *Semaphore) takeNumber(ctx context.Context, permit *tier.PermitCall) (*s
 	defer stop()
 	err := h.lockNumber(within)
 	switch {
-	case err == nil && h.watch():
+	case err == nil && h.notifyOfLoss():
 		return h, nil
 	case err == nil:
 		_ = h.lock.Unlock(h.context(ctx)) // what it cannot give back expires
@@ -136,8 +136,8 @@ func lockOfNumber(name string, i int) string {
 	return name + "#" + strconv.Itoa(i)
 }
 
-// watch makes h.lost notify of the loss of the permit and of the number. It returns false if one of them is lost already.
-func (h *slotHold) watch() bool {
+// notifyOfLoss makes h.lost notify of the loss of the permit and of the number. It returns false if one of them is lost already.
+func (h *slotHold) notifyOfLoss() bool {
 	permit, number := h.permit.LossNotifier(), h.lock.handle.NotifierOf(h.owner)
 	if permit == nil || number == nil {
 		return false

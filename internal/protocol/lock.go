@@ -349,7 +349,7 @@ func waiting(ttl time.Duration) backend.AcquireReply {
 	return backend.AcquireReply{Status: backend.Waiting, TTL: ttl}
 }
 
-// issue gives the record to an attempt, with a new block of Tokens: above every one of this lock, above the clock
+// issue gives the record to an attempt, with a new block of tokens: above every one of this lock, above the clock
 // (so that they rise although the record was lost) and above what the session has seen. The block ends at the Horizon.
 func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen backend.Token, keep time.Duration) {
 	r := &l.Record

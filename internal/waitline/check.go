@@ -44,7 +44,7 @@ func (s *Spares[T]) Check(node func(*Node[T])) {
 func (n *Node[T]) InLine() bool { return n.prev != nil }
 
 // Woken reports whether n was woken, and has not received that.
-func (n *Node[T]) Woken() bool { return len(n.turn) > 0 }
+func (n *Node[T]) Woken() bool { return len(n.granted) > 0 }
 
 func must(ok bool, what string) {
 	if !ok {

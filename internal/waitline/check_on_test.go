@@ -39,7 +39,7 @@ func TestCheckNoticesDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, _ := lineOf(5)
 			var s Spares[int]
-			s.Keep(&Node[int]{turn: make(chan struct{}, 1)})
+			s.Keep(&Node[int]{granted: make(chan struct{}, 1)})
 			require.NotPanics(t, func() { check(l, &s) })
 			if damage != nil {
 				damage(l, &s)

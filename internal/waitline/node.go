@@ -6,9 +6,9 @@ import "time"
 type Node[T any] struct {
 	value T
 
-	// turn is made with the node and never closed. A wait ends with one value in it or, if cancelled, with none. The
+	// granted is made with the node and never closed. A wait ends with one value in it or, if cancelled, with none. The
 	// goroutine that grants the turn sends with the mutex held, and never blocks, thanks to the buffer.
-	turn chan struct{}
+	granted chan struct{}
 
 	prev *Node[T] // nil while the node is in no line; that of the first in line is the last
 	next *Node[T] // in a line, or among the spares
@@ -18,7 +18,7 @@ type Node[T any] struct {
 func (n *Node[T]) Value() *T { return &n.value }
 
 // Wait waits until n is woken. It is called without the mutex, by the goroutine that waits.
-func (n *Node[T]) Wait() { <-n.turn }
+func (n *Node[T]) Wait() { <-n.granted }
 
 // Await waits until w is woken, done is closed or timeout delivers; either may be nil. It returns the zero value if w was
 // woken, and otherwise cancelled or timedOut. It is called as Wait is.
@@ -28,7 +28,7 @@ func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time,
 		return why
 	}
 	select {
-	case <-n.turn:
+	case <-n.granted:
 	case <-done:
 		why = cancelled
 	case <-timeout:
@@ -38,12 +38,12 @@ func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time,
 }
 
 // Wake gives n its turn. A queue that wakes a node in line, which is then only an offer, takes that back with Drain.
-func (n *Node[T]) Wake() { n.turn <- struct{}{} }
+func (n *Node[T]) Wake() { n.granted <- struct{}{} }
 
 // Drain takes back a turn that the waiter has not received yet.
 func (n *Node[T]) Drain() {
 	select {
-	case <-n.turn:
+	case <-n.granted:
 	default:
 	}
 }

@@ -19,7 +19,7 @@ type Spares[T any] struct {
 func (s *Spares[T]) Take() *Node[T] {
 	w := s.first
 	if w == nil {
-		return &Node[T]{turn: make(chan struct{}, 1)}
+		return &Node[T]{granted: make(chan struct{}, 1)}
 	}
 	s.first, w.next = w.next, nil
 	s.Len--

@@ -110,7 +110,7 @@ func TestAwaitReturnsWhyItEnded(t *testing.T) {
 		for _, done := range []chan struct{}{nil, make(chan struct{})} {
 			go w.Wake()
 			require.Empty(t, Await(w, done, nil, "cancelled", "timed out"))
-			require.Empty(t, w.turn, "the turn was received")
+			require.Empty(t, w.granted, "the turn was received")
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestATurnThatComesBeforeACancellationWins(t *testing.T) {
 	line.Remove(w)
 	w.Wake()
 	require.True(t, w.TakeTurn())
-	require.Empty(t, w.turn, "a later waiter would have the turn of this one")
+	require.Empty(t, w.granted, "a later waiter would have the turn of this one")
 	require.False(t, nodes[1].TakeTurn())
 }
 
@@ -131,7 +131,7 @@ func TestAnOfferThatIsTakenBackIsNoTurn(t *testing.T) {
 	w.Wake()
 	require.False(t, w.TakeTurn(), "it is still in line")
 	w.Drain()
-	require.Empty(t, w.turn)
+	require.Empty(t, w.granted)
 	w.Drain()
 }
 

@@ -342,10 +342,10 @@ func (n noscript) ForceUnlock(ctx context.Context, notAfter time.Time) (had bool
 // Verbs executes a deployment's verbs without scripts.
 type Verbs struct{}
 
-// Bind implements single.Verbs.
+// Bind implements the verbs of a single.Deployment.
 func (Verbs) Bind(r *single.Remote) backend.Remote { return noscript{r} }
 
-// Probe implements single.Verbs.
+// Probe implements the verbs of a single.Deployment.
 func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 	_, err := noscript{r}.Inspect(ctx)
 	return err
@@ -362,7 +362,7 @@ func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renew
 	})
 }
 
-// InspectAll implements single.Verbs. It reads a few locks at once.
+// InspectAll implements the verbs of a single.Deployment. It reads a few locks at once.
 func (Verbs) InspectAll(ctx context.Context, c *single.Conn, inspections []backend.Inspection) {
 	aFewAtOnce(inspections, func(n *backend.Inspection) {
 		if r, ok := n.Remote.(noscript); ok && r.Conn == c {

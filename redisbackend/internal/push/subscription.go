@@ -36,7 +36,7 @@ type Subscription struct {
 
 	mu       sync.Mutex // held while the listener is called: it never blocks
 	listener Listener   // immutable
-	current  *line      // the connection whose messages the listener gets; nil for none
+	current  *conn      // the connection whose messages the listener gets; nil for none
 }
 
 const (
@@ -86,7 +86,7 @@ func (s *Subscription) Close() {
 // failed.
 func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 	defer close(s.done)
-	l, err := s.open(limit)
+	c, err := s.open(limit)
 	if first <- err; err != nil {
 		return
 	}
@@ -95,13 +95,13 @@ func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 			failures++
 		} else {
 			failures = 0
-			l.wait(s.ctx)
-			s.shut(l)
+			c.wait(s.ctx)
+			s.shut(c)
 		}
 		if !pause(s.ctx, failures) {
 			return
 		}
-		l, err = s.open(subscribeTimeout)
+		c, err = s.open(subscribeTimeout)
 	}
 }
 
@@ -119,8 +119,8 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// A line is one connection with the channel open, or about to be.
-type line struct {
+// A conn is one connection with the channel open, or about to be.
+type conn struct {
 	client    rueidis.DedicatedClient
 	addr      string        // of the server, if the client has only one
 	ended     <-chan error  // receives and is closed when the connection is lost
@@ -131,10 +131,10 @@ type line struct {
 }
 
 // wait returns when the connection is lost or left, or ctx has ended. The next try shows why it was lost.
-func (l *line) wait(ctx context.Context) {
+func (c *conn) wait(ctx context.Context) {
 	select {
-	case <-l.ended: //nolint:errcheck // see above
-	case <-l.left:
+	case <-c.ended: //nolint:errcheck // see above
+	case <-c.left:
 	case <-ctx.Done():
 	}
 }
@@ -145,9 +145,9 @@ func (s *Subscription) Follow() {
 	addr := OnlyAddr(s.client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.current; l != nil && l.open && !l.behind && l.addr != addr {
-		l.behind = true
-		close(l.left)
+	if c := s.current; c != nil && c.open && !c.behind && c.addr != addr {
+		c.behind = true
+		close(c.left)
 	}
 }
 
@@ -165,53 +165,53 @@ func OnlyAddr(client rueidis.Client) string {
 
 // open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open. limit
 // is for the server's reply.
-func (s *Subscription) open(limit time.Duration) (*line, error) {
+func (s *Subscription) open(limit time.Duration) (*conn, error) {
 	addr := OnlyAddr(s.client)
 	client, _, err := Dedicate(s.ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{client: client, addr: addr, confirmed: make(chan struct{}), left: make(chan struct{})}
-	s.listenTo(l)
-	l.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
+	c := &conn{client: client, addr: addr, confirmed: make(chan struct{}), left: make(chan struct{})}
+	s.listenTo(c)
+	c.ended = client.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
 			if sub.Kind == "subscribe" && sub.Channel == s.channel {
-				s.confirm(l)
+				s.confirm(c)
 			}
 		},
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Channel == s.channel {
-				s.deliver(l, m.Message)
+				s.deliver(c, m.Message)
 			}
 		},
 	})
-	if err := s.request(l, limit); err != nil {
-		s.shut(l)
+	if err := s.request(c, limit); err != nil {
+		s.shut(c)
 		return nil, err
 	}
-	return l, nil
+	return c, nil
 }
 
 // request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as a reply: with RESP2
 // rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
-func (s *Subscription) request(l *line, limit time.Duration) error {
+func (s *Subscription) request(c *conn, limit time.Duration) error {
 	select {
-	case err := <-l.ended:
+	case err := <-c.ended:
 		return lost(err)
 	default:
 	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("no confirmation within %v", limit.Round(time.Millisecond)))
 	defer cancel()
-	if err := l.client.Do(ctx, l.client.B().Subscribe().Channel(s.channel).Build()).Error(); err != nil {
+	if err := c.client.Do(ctx, c.client.B().Subscribe().Channel(s.channel).Build()).Error(); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return err
 	}
 	select {
-	case <-l.confirmed:
+	case <-c.confirmed:
 		return nil
-	case err := <-l.ended:
+	case err := <-c.ended:
 		return lost(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -226,32 +226,32 @@ func lost(err error) error {
 }
 
 // shut ends a connection. The listener gets no more messages from it.
-func (s *Subscription) shut(l *line) {
+func (s *Subscription) shut(c *conn) {
 	s.listenTo(nil)
-	l.client.Close()
+	c.client.Close()
 }
 
-// listenTo makes l the listener's connection. Messages that still come over an older one are dropped.
-func (s *Subscription) listenTo(l *line) {
+// listenTo makes c the listener's connection. Messages that still come over an older one are dropped.
+func (s *Subscription) listenTo(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = l
+	s.current = c
 }
 
-func (s *Subscription) confirm(l *line) {
+func (s *Subscription) confirm(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == l && !l.open {
-		l.open = true
+	if s.current == c && !c.open {
+		c.open = true
 		s.listener.Opened()
-		close(l.confirmed)
+		close(c.confirmed)
 	}
 }
 
-func (s *Subscription) deliver(l *line, message string) {
+func (s *Subscription) deliver(c *conn, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == l && l.open {
+	if s.current == c && c.open {
 		s.listener.Received(message)
 	}
 }

@@ -87,9 +87,9 @@ func attempt(epoch uint64) backend.AcquireRequest {
 // visited waits until the release of an attempt has run at the node.
 func (rep *replica) visited(t *testing.T, epoch uint64) {
 	require.Eventually(t, func() bool {
-		rep.turn <- struct{}{}
+		rep.sem <- struct{}{}
 		defer rep.leave()
-		return rep.closed.epoch >= epoch
+		return rep.refuseBefore.epoch >= epoch
 	}, allowed, time.Millisecond, "the release has run at this node too")
 }
 
@@ -351,10 +351,10 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	lose("lock")
 	rep.restored(t, h, time.Now())
 	require.True(t, rep.free(t), "the command is late")
-	rep.spent = 3
+	rep.releasedHere = 3
 	rep.restored(t, h, soon())
 	require.True(t, rep.free(t), "the hold was released at this node")
-	rep.spent = 2
+	rep.releasedHere = 2
 	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)

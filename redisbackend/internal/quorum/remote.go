@@ -22,9 +22,9 @@ type remote struct {
 	replicas []*replica
 	asked    atomic.Uint64 // counts attempts' copies and the commands that give them up, in the order of the calls
 
-	mu   sync.Mutex // a leaf
-	held hold
-	torn uint64 // attempts up to this one have been given back at nodes that had granted them
+	mu           sync.Mutex // a leaf
+	held         hold
+	releasedUpTo uint64 // attempts up to this one have been given back at nodes that had granted them
 }
 
 var _ backend.Remote = (*remote)(nil)
@@ -47,7 +47,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 			return nil, err
 		}
 		hold, prefix := one.Keys.Hold(), n.Deployment.Prefix
-		r.replicas = append(r.replicas, &replica{remote: one, limit: c.quorum.Limit, turn: make(chan struct{}, 1),
+		r.replicas = append(r.replicas, &replica{remote: one, limit: c.quorum.Limit, sem: make(chan struct{}, 1),
 			wanted: prefix + wire.Reserved + "{" + wire.HashTag(hold) + "}:n:" + name})
 	}
 	return r, nil
@@ -200,7 +200,7 @@ func (rep *replica) release(req backend.ReleaseRequest, given fence, i int, repl
 		return 0
 	}
 	defer rep.leave()
-	rep.closed = fence{max(rep.closed.order, given.order), max(rep.closed.epoch, given.epoch)}
+	rep.refuseBefore = fence{max(rep.refuseBefore.order, given.order), max(rep.refuseBefore.epoch, given.epoch)}
 	if rep.unknownUntil.After(req.Until) {
 		req.Until = rep.unknownUntil
 	}

@@ -14,19 +14,19 @@ import (
 )
 
 // A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it,
-// put it back or give it up are sent one after the other, each with the replica's turn: so a node that hangs has one of
+// put it back or give it up are sent one after the other, each under the replica's semaphore: so a node that hangs has one of
 // these waiting and not many. Their order is random, but nothing of an attempt is sent after the command that gives it
-// up, or its copy would stay. No turn is needed to inspect, to call, to renew, which grants nothing, and to force,
+// up, or its copy would stay. It is not needed to inspect, to call, to renew, which grants nothing, and to force,
 // which affects any holder.
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command
 	wanted string        // key of the session that waits, see quorum_want.lua
-	turn   chan struct{} // 1-buffered
+	sem    chan struct{} // 1-buffered
 
-	// Guarded by the turn.
-	spent        uint64    // attempts up to this one have been given back here
-	closed       fence     // copies from before it are no longer sent
+	// Guarded by sem.
+	releasedHere uint64    // attempts up to this one have been given back here
+	refuseBefore fence     // copies from before it are no longer sent
 	unknownUntil time.Time // until then a copy without a reply may be under way
 }
 
@@ -35,35 +35,35 @@ type fence struct{ order, epoch uint64 }
 
 func (f fence) before(order, epoch uint64) bool { return order < f.order && epoch <= f.epoch }
 
-// enter takes the turn. A command that cannot be sent because of earlier ones fails like a lost connection.
+// enter takes the semaphore. A command that cannot be sent because of earlier ones fails like a lost connection.
 func (rep *replica) enter(ctx context.Context) error {
 	select {
-	case rep.turn <- struct{}{}:
+	case rep.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return errors.New("not sent: an earlier command to the node has no reply yet")
 	}
 }
 
-func (rep *replica) leave() { <-rep.turn }
+func (rep *replica) leave() { <-rep.sem }
 
 // acquire sends a copy of an attempt, unless a command that gives the attempt up overtook it. An attempt that has been
 // given back here is not sent again: the command that gave it back may be under way for longer than the session waits,
 // and would take away what this copy got.
 func (rep *replica) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
-	if rep.closed.before(order, req.Epoch) || req.Epoch <= rep.spent {
+	if rep.refuseBefore.before(order, req.Epoch) || req.Epoch <= rep.releasedHere {
 		return backend.AcquireReply{Status: backend.Stale}, nil
 	}
 	answer, err := rep.remote.Acquire(ctx, req)
-	rep.noteUnknown(err, req.NotAfter)
+	rep.recordUnknown(err, req.NotAfter)
 	return answer, err
 }
 
-// restore puts a hold back, unless the attempt has been given back here. The caller checks with the turn that the hold
+// restore puts a hold back, unless the attempt has been given back here. The caller checks under the semaphore that the hold
 // still exists: so nothing is sent after the hold's release, and a copy that may be under way by then gets a tombstone
 // as any other. It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
 func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
-	if h.epoch <= rep.spent {
+	if h.epoch <= rep.releasedHere {
 		return false, nil
 	}
 	var d wire.ArgWriter
@@ -77,15 +77,15 @@ func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, un
 	n := d.Strings()
 	a, err := rep.remote.Run(ctx, &wire.LoadQuorumScripts().Restore, rep.remote.Keys[:2],
 		[]string{rep.remote.Conn.Session, n[0], h.owner, n[1], n[2], n[3], n[4], n[5], n[6]}, 0)
-	rep.noteUnknown(err, until)
+	rep.recordUnknown(err, until)
 	return a.Code == restoreHeld, err
 }
 
 // restoreHeld is the code of quorum_restore.lua that another session has the lock.
 const restoreHeld = 2
 
-// noteUnknown records that a copy may be under way.
-func (rep *replica) noteUnknown(err error, until time.Time) {
+// recordUnknown records that a copy may be under way.
+func (rep *replica) recordUnknown(err error, until time.Time) {
 	if backend.OutcomeUnknown(err) && until.After(rep.unknownUntil) {
 		rep.unknownUntil = until
 	}
@@ -93,7 +93,7 @@ func (rep *replica) noteUnknown(err error, until time.Time) {
 
 // giveBack gives up the hold or place that an attempt may have here.
 func (rep *replica) giveBack(epoch uint64) {
-	rep.spent = max(rep.spent, epoch)
+	rep.releasedHere = max(rep.releasedHere, epoch)
 	rep.retry(func(ctx context.Context) error {
 		_, err := rep.remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: rep.unknownUntil})
 		return err

@@ -83,13 +83,13 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return epoch <= r.torn
+	return epoch <= r.releasedUpTo
 }
 
 func (r *remote) withdraw(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.torn = max(r.torn, epoch)
+	r.releasedUpTo = max(r.releasedUpTo, epoch)
 }
 
 func (r *remote) newVote(ctx context.Context, req *backend.AcquireRequest) *vote {

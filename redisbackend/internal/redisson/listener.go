@@ -38,11 +38,11 @@ type Listener struct {
 
 // A shared is a lock that the session waits for, or waited for a short time ago. Its fields are Listener.mu's.
 type shared struct {
-	lock    Lock
-	waiting bool          // as far as this session knows
-	heard   time.Duration // since clock.Started: when the last message came
-	busy    bool          // an offer is under way
-	again   bool          // and another is to follow it
+	lock       Lock
+	waiting    bool          // as far as this session knows
+	heard      time.Duration // since clock.Started: when the last message came
+	busy       bool          // an offer is under way
+	offerAgain bool          // and another is to follow it
 }
 
 const (
@@ -54,10 +54,10 @@ const (
 
 // NewListener returns a listener that listens to no channel yet.
 func NewListener(client rueidis.Client) *Listener {
-	s := &Listener{locks: make(map[string]*shared)}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.channels = push.NewChannels(client, channelIdle, s)
-	return s
+	l := &Listener{locks: make(map[string]*shared)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.channels = push.NewChannels(client, channelIdle, l)
+	return l
 }
 
 // Close ends the connection and the offers under way, and waits for their goroutines.
@@ -131,7 +131,7 @@ func (l *Listener) Closed(channel string) {
 
 // offer begins an offer, or requests another one after the present one. l.mu is held.
 func (l *Listener) offer(sh *shared) {
-	sh.again = true
+	sh.offerAgain = true
 	if sh.busy || l.ctx.Err() != nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (l *Listener) offer(sh *shared) {
 func (l *Listener) next(sh *shared) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sh.busy, sh.again = sh.again, false
+	sh.busy, sh.offerAgain = sh.offerAgain, false
 	return sh.busy
 }
 

@@ -20,8 +20,8 @@ func TestAMessageDuringAnAcquireIsNotLost(t *testing.T) {
 	offered := func() bool {
 		l := s.locks[channel]
 		require.NotNil(t, l)
-		defer func() { l.again = false }()
-		return l.again
+		defer func() { l.offerAgain = false }()
+		return l.offerAgain
 	}
 	now := func() time.Duration {
 		time.Sleep(time.Microsecond) // so that the two times differ

@@ -49,7 +49,7 @@ func Fail(ctx context.Context, err error) error {
 // stopped half-way.
 func Judged(err error, words string) error {
 	switch {
-	case passes(words):
+	case transient(words):
 		err = Unavailable(err)
 	case strings.Contains(words, "WRONGTYPE"): // within other words, if it is a script that stumbles over a key
 		err = backend.WithRefused(fmt.Errorf("redisbackend: %w: %w", backend.ErrWrongKind, err))
@@ -87,18 +87,18 @@ func Unavailable(err error) error {
 // Lasting reports whether err is an error of Redis that it would repeat.
 func Lasting(err error) bool {
 	words := WordsOf(err)
-	return words != "" && !passes(words)
+	return words != "" && !transient(words)
 }
 
-// passes reports whether a server may execute a command that had this error when it is sent again. All of a server's
+// transient reports whether a server may execute a command that had this error when it is sent again. All of a server's
 // errors are classified here.
-func passes(words string) bool {
-	return passing[codeOf(words)] || strings.Contains(words, tooManyClients) || strings.Contains(words, notLocal)
+func transient(words string) bool {
+	return transientCodes[codeOf(words)] || strings.Contains(words, tooManyClients) || strings.Contains(words, notLocal)
 }
 
-// passing has the error codes of a server that did nothing, and may execute the command when it is sent again. All
+// transientCodes has the error codes of a server that did nothing, and may execute the command when it is sent again. All
 // other errors are refusals: a wrong password, a missing right, a key of another type, a script that fails.
-var passing = map[string]bool{
+var transientCodes = map[string]bool{
 	"LOADING":     true, // it reads its data after a start
 	"BUSY":        true, // it runs a client's long script
 	"MASTERDOWN":  true, // a replica that has lost its master

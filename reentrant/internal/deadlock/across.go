@@ -54,7 +54,7 @@ func (c chain) victim() Link {
 	}).blocked
 }
 
-func (d *Detector[O]) watch() {
+func (d *Detector[O]) run() {
 	ticker := time.NewTicker(d.heartbeat)
 	defer ticker.Stop()
 	for {

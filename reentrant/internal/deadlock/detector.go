@@ -64,7 +64,7 @@ type Detector[O Owner] struct {
 	waits map[O][]*Wait // waits without a time limit; goroutines that share an owner have one each
 	last  uint64        // id of the latest wait
 
-	// Used by the goroutine of watch alone.
+	// Used by the goroutine of run alone.
 	beat       uint64
 	registered bool             // there is a record of this session
 	suspect    map[uint64]chain // by wait id: a cycle that was seen and is not confirmed yet, as first seen
@@ -85,7 +85,7 @@ func New[O Owner](s Session[O], heartbeat, timeout time.Duration) *Detector[O] {
 }
 
 // Start begins to look for cycles across sessions. It is called at most once, and only if the backend keeps records.
-func (d *Detector[O]) Start() { d.done.Go(d.watch) }
+func (d *Detector[O]) Start() { d.done.Go(d.run) }
 
 // Stop ends what Start began.
 func (d *Detector[O]) Stop() {

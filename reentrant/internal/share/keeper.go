@@ -46,7 +46,7 @@ func newKeeper(r *Room) *keeper {
 func (k *keeper) expect(at time.Time) {
 	k.once.Do(func() {
 		if k.r.quit.Err() == nil {
-			k.work.Go(k.watch)
+			k.work.Go(k.run)
 		}
 	})
 	if int64(at.Sub(k.r.session.Opened)) < k.asleep.Load() {
@@ -73,7 +73,7 @@ func (k *keeper) wait() {
 	k.work.Wait()
 }
 
-func (k *keeper) watch() {
+func (k *keeper) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
