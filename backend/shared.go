@@ -29,7 +29,7 @@ const ShareGrace = 10 * time.Millisecond
 // request fits when the units that the other sessions have and those that this session then has in total are no more than
 // the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
 type Sharer interface {
-	// Share tells the server how many units the session keeps from now on, and how many it wants. It is the only verb:
+	// Share sets how many units the session keeps from now on, and how many it wants. It is the only verb:
 	// it requests units, gives them back, waits, withdraws and confirms.
 	//
 	// A higher epoch than the last one: the session keeps Keep of its live units, gives back the others at once, and

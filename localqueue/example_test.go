@@ -10,13 +10,13 @@ import (
 // server has granted the lock.
 func ExampleQueue_Claim() {
 	var queue localqueue.Queue[string]
-	askServer := func() bool { return true }
-	tellServer := func() {}
+	acquireAtServer := func() bool { return true }
+	releaseAtServer := func() {}
 
 	lock := func(owner string, done <-chan struct{}) bool {
 		switch queue.Claim(owner, localqueue.Fair, done, nil) {
 		case localqueue.Claimed:
-			if !askServer() {
+			if !acquireAtServer() {
 				queue.Leave() // the next waiter asks the server itself
 				return false
 			}
@@ -38,7 +38,7 @@ func ExampleQueue_Claim() {
 			queue.Settle(holds - 1)
 		case queue.Pass(): // the next waiter has the baton, and takes over the lock
 		default: // no goroutine of this process waits
-			tellServer()
+			releaseAtServer()
 			queue.Leave()
 		}
 	}

@@ -49,7 +49,7 @@ func TestTurnsComeInOrderOfArrival(t *testing.T) {
 	})
 }
 
-func TestTheOrderSurvivesThoseWhoLeave(t *testing.T) {
+func TestTheOrderSurvivesWaitersThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
 		var in exclusion

@@ -91,7 +91,7 @@ func TestTheBatonCanBeInspected(t *testing.T) {
 	q.Settle(2)
 	look("a", 2, false)
 	q.Begin("a")
-	look("a", 2, false) // an operation under way does not change who holds
+	look("a", 2, false) // an operation under way does not change the holder
 	q.Settle(1)
 	look("a", 1, false)
 	q.Begin("a")

@@ -413,16 +413,16 @@ func TestNamesOfAnyBytesWorkOrAreRefused(t *testing.T) {
 			}
 			accepted++
 			assert.Equal(t, name, remote.Name())
-			condition, who := nasty[(i+7)%len(nasty)], nasty[(i+13)%len(nasty)]
+			condition, owner := nasty[(i+7)%len(nasty)], nasty[(i+13)%len(nasty)]
 			epoch += 10
 			one.remote, two.remote = remote, two.bind(name)
-			one.take(epoch, owned(who))
+			one.take(epoch, owned(owner))
 			state := one.inspect()
-			require.Equal(t, who, state.Owner)
+			require.Equal(t, owner, state.Owner)
 			require.Equal(t, "one", state.Session)
 			two.wait(epoch, owned(name))
 			await, err := one.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: condition, Epoch: epoch, Ticket: epoch + 1,
-				Owner: who, Holds: 3, Patience: patience, GrantTTL: grantTTL})
+				Owner: owner, Holds: 3, Patience: patience, GrantTTL: grantTTL})
 			require.NoError(t, err)
 			require.Equal(t, backend.Waited, await)
 			g := two.granted()
@@ -440,7 +440,7 @@ func TestNamesOfAnyBytesWorkOrAreRefused(t *testing.T) {
 			require.Equal(t, backend.Released, two.release(epoch))
 			require.Equal(t, name, one.granted().Name)
 			state = one.inspect()
-			require.Equal(t, who, state.Owner)
+			require.Equal(t, owner, state.Owner)
 			require.Equal(t, 3, state.Holds)
 			require.Equal(t, backend.Released, one.release(epoch+1))
 		}

@@ -267,8 +267,8 @@ func TestALongWaitForASilentServerIsReportedAsSuch(t *testing.T) {
 				b.SetFault(func(memory.Op) memory.Verdict { return memory.Lose })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				for _, who := range []string{"a", "b"} {
-					go func() { _ = held.take(s, reentrant.WithOwner(ctx, who)) }()
+				for _, owner := range []string{"a", "b"} {
+					go func() { _ = held.take(s, reentrant.WithOwner(ctx, owner)) }()
 				}
 				time.Sleep(30 * time.Second)
 				events := d.take()

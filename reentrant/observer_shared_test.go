@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A census counts who is inside of each shared name, according to the events.
+// A census counts the holders of each shared name, according to the events.
 type census struct {
 	limit  int // of permits
 	inside map[resident]int
@@ -33,15 +33,15 @@ type resident struct {
 }
 
 func (c *census) Observe(_ context.Context, e reentrant.Event) {
-	who, n := resident{e.Lock, e.Mode, e.Owner}, 1
+	r, n := resident{e.Lock, e.Mode, e.Owner}, 1
 	if e.Mode == reentrant.ModePermits {
-		who.owner, n = reentrant.Owner{}, e.Permits
+		r.owner, n = reentrant.Owner{}, e.Permits
 	}
 	switch e.Kind {
 	case reentrant.EventAcquired:
-		c.inside[who] += n
+		c.inside[r] += n
 	case reentrant.EventReleased, reentrant.EventLost:
-		c.inside[who] -= n
+		c.inside[r] -= n
 	default:
 		return
 	}
@@ -49,24 +49,24 @@ func (c *census) Observe(_ context.Context, e reentrant.Event) {
 	if state := c.state(e.Lock); state != "" {
 		c.wrong = append(c.wrong, fmt.Sprintf("%v of %v %v by %v: %s", e.Kind, e.Mode, e.Lock, e.Owner, state))
 	}
-	if c.inside[who] == 0 {
-		delete(c.inside, who)
+	if c.inside[r] == 0 {
+		delete(c.inside, r)
 	}
 }
 
 // state returns what is wrong with the residents of a name, "" if nothing is.
 func (c *census) state(name string) string {
 	var readers, writers, permits int
-	for who, n := range c.inside {
+	for r, n := range c.inside {
 		switch {
-		case who.name != name:
-		case who.mode == reentrant.ModePermits:
+		case r.name != name:
+		case r.mode == reentrant.ModePermits:
 			permits = n
 		case n < 0 || n > 1:
-			return fmt.Sprintf("%v is inside %d times", who.owner, n)
-		case who.mode == reentrant.ModeRead:
+			return fmt.Sprintf("%v is inside %d times", r.owner, n)
+		case r.mode == reentrant.ModeRead:
 			readers += n
-		case who.mode == reentrant.ModeWrite:
+		case r.mode == reentrant.ModeWrite:
 			writers += n
 		}
 	}

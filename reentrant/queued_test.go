@@ -21,7 +21,7 @@ func distant() backend.Backend {
 	}))
 }
 
-// requireQueued requires that all inspecting methods agree on who waits for the lock.
+// requireQueued requires that all inspecting methods agree on the waiters of the lock.
 func requireQueued(t *testing.T, l *reentrant.Lock, want ...context.Context) {
 	t.Helper()
 	var owners []reentrant.Owner

@@ -189,7 +189,7 @@ func found(ok bool, err error) error {
 	return err
 }
 
-func TestTckStringSaysWhoHoldsTheLock(t *testing.T) {
+func TestTckStringNamesTheHolder(t *testing.T) {
 	kits(t, func(t *testing.T, k kit) {
 		assert.Equal(t, `reentrant.Lock("x")[Unlocked]`, k.String())
 		unlock := k.locked(t)

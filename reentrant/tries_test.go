@@ -193,7 +193,7 @@ func (p *quietProgram) step() {
 	p.checkWaiting()
 }
 
-// checkWaiting checks that not all who wait could have what they wait for.
+// checkWaiting checks that not all waiters could have what they wait for.
 func (p *quietProgram) checkWaiting() {
 	waits, could := 0, 0
 	for _, u := range p.callers {

@@ -81,7 +81,7 @@ func TestALoneReaderIsSeenByAll(t *testing.T) {
 		_, ok, _ := q.ExitRead("a")
 		require.False(t, ok)
 	})
-	t.Run("who looks", func(t *testing.T) {
+	t.Run("look", func(t *testing.T) {
 		q := newOpen(t)
 		requireRead(t, q, Admitted, "a")
 		token, ok := q.ReadToken("a")

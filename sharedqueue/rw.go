@@ -336,7 +336,7 @@ func (rw *RW[O]) admitLocked() {
 	}
 }
 
-// admitWaiterLocked admits w, and with it those in line for the same owner who then re-enter. rw.mu is held.
+// admitWaiterLocked admits w, and with it those in line for the same owner that then re-enter. rw.mu is held.
 func (rw *RW[O]) admitWaiterLocked(w *node[O]) {
 	r := w.Value()
 	owner := r.owner

@@ -29,7 +29,7 @@ var conditionCases = []testCase{
 	{"Condition/AnAcknowledgedSignalGoesToNoOtherWaiter", servedStays},
 	{"Condition/LateCopiesOfTheAttemptAreRefusedAfterAwait", awaitBuries},
 	{"Condition/ABeatKeepsATicketAlive", beatKeeps},
-	{"Condition/ABeatReportsASignalWhoseMessageWasLost", beatTells},
+	{"Condition/ABeatReportsASignalWhoseMessageWasLost", beatReportsLostSignal},
 	{"Condition/NamesDoNotMix", conditionNames},
 }
 
@@ -353,7 +353,7 @@ func beatKeeps(t *test) {
 	})
 }
 
-func beatTells(t *test) {
+func beatReportsLostSignal(t *test) {
 	a, b, _ := t.connect3()
 	a.waits(1)
 	b.take(1)

@@ -84,7 +84,7 @@ func beatAcknowledges() hooks {
 	})
 }
 
-func beatTellsNothing() hooks {
+func beatReportsNothing() hooks {
 	return beats(func(ctx context.Context, r *remote, condition string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 		answers, err := r.conditions().Beat(ctx, condition, tickets, served)
 		for i := range answers {

@@ -10,9 +10,9 @@ import (
 
 // Cases about locks that are handed to a waiter, and about the message.
 var grantCases = []testCase{
-	{"Grant/HasAllThatTheWaiterNeeds", grantTellsEverything},
-	{"Grant/SaysWhenItWasMade", grantTellsWhen},
-	{"Grant/IsSentOnlyToTheNewHolder", grantTellsOnlyTheHolder},
+	{"Grant/HasAllThatTheWaiterNeeds", grantIsComplete},
+	{"Grant/SaysWhenItWasMade", grantHasItsTime},
+	{"Grant/IsSentOnlyToTheNewHolder", grantIsForTheHolderOnly},
 	{"Grant/LastsForItsTTL", grantLasts},
 	{"Grant/IsConfirmedByItsAttempt", grantIsConfirmed},
 	{"Grant/IsTakenOverByANewAttempt", grantIsTakenOver},
@@ -22,7 +22,7 @@ var grantCases = []testCase{
 	{"Grant/IsNeverLostSilently", grantIsNeverLost},
 }
 
-func grantTellsEverything(t *test) {
+func grantIsComplete(t *test) {
 	a, b, _ := t.connect3()
 	p := t.handOver(a, b, tokens(5), grantTTL(medium))
 	require.Equal(t, medium, p.TTL)
@@ -32,7 +32,7 @@ func grantTellsEverything(t *test) {
 
 // A grant is trusted from NotBefore on. If that is too late there can be two holders, and if it is much too early the
 // message is useless.
-func grantTellsWhen(t *test) {
+func grantHasItsTime(t *test) {
 	const precision = 100 * time.Millisecond
 	begun := time.Now()
 	a, b, _ := t.connect3()
@@ -43,7 +43,7 @@ func grantTellsWhen(t *test) {
 	}
 }
 
-func grantTellsOnlyTheHolder(t *test) {
+func grantIsForTheHolderOnly(t *test) {
 	a, b, c := t.connect3()
 	a.take(1)
 	b.wait(2)

@@ -16,7 +16,7 @@ const (
 	limit = 30 * time.Second
 	// short is a lease whose end a case waits for. No case depends on its being over early.
 	short = 150 * time.Millisecond
-	// medium and long are leases that outlast every case, and are different enough to be told apart.
+	// medium and long are leases that outlast every case, and are different enough to be distinguished.
 	medium = 2 * limit
 	long   = 6 * limit
 

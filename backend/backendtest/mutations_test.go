@@ -406,7 +406,7 @@ func arrivalCounts() hooks {
 	}}
 }
 
-func toldToAll() hooks {
+func sentToAll() hooks {
 	var mu sync.Mutex
 	var all []backend.Sink
 	return hooks{granted: func(to backend.Sink, g backend.Grant) {

@@ -12,7 +12,7 @@ import (
 var resumeCases = []testCase{
 	{"Resume/TakesTheHoldWithItsCountAndToken", resumeTakes},
 	{"Resume/ACopyGetsTheSameReply", resumeAgain},
-	{"Resume/NotifiesTheSessionThatHadIt", resumeTells},
+	{"Resume/NotifiesTheSessionThatHadIt", resumeNotifies},
 	{"Resume/EndsWhatTheOtherSessionHad", resumeEnds},
 	{"Resume/WithinASessionGivesANewEpoch", resumeOwn},
 	{"Resume/TakesNothingElse", resumeTakesNothingElse},
@@ -72,7 +72,7 @@ func resumeAgain(t *test) {
 	require.Equal(t, first.Holds, again.Holds)
 }
 
-func resumeTells(t *test) {
+func resumeNotifies(t *test) {
 	a, b, _ := t.connect3()
 	a.take(3, owner(portable))
 	b.resume(1)

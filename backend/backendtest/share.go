@@ -28,7 +28,7 @@ var shareCases = []testCase{
 	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
 	{"Share/HoldersLearnThatTheLastWaiterNeedsLess", relievedByLess},
 	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
-	{"Share/AGrantHasAllThatTheSessionNeeds", grantTells},
+	{"Share/AGrantHasAllThatTheSessionNeeds", sharedGrantIsComplete},
 	{"Share/ALostGrantIsAnswered", lostGrant},
 
 	{"Share/PermitsAreShared", permitsShared},
@@ -283,7 +283,7 @@ func relievedOfTheDead(t *test) {
 	a.relieved()
 }
 
-func grantTells(t *test) {
+func sharedGrantIsComplete(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
 	a.read(0)

@@ -298,10 +298,10 @@ func (s *sharer) state() backend.SharedState {
 }
 
 // unitsOf returns how many units a session has, as another session sees it.
-func (s *sharer) unitsOf(who *sharer) int {
+func (s *sharer) unitsOf(other *sharer) int {
 	s.t.Helper()
 	for _, h := range s.state().Holders {
-		if h.Session == who.id {
+		if h.Session == other.id {
 			return h.Units
 		}
 	}
@@ -322,9 +322,9 @@ func (s *sharer) queued(sessions ...*sharer) {
 }
 
 // lapsed waits until a session has no units left.
-func (s *sharer) lapsed(who *sharer) {
+func (s *sharer) lapsed(other *sharer) {
 	s.t.Helper()
-	s.t.eventually("the lease ends", func() bool { return s.unitsOf(who) == 0 })
+	s.t.eventually("the lease ends", func() bool { return s.unitsOf(other) == 0 })
 }
 
 // renewShared renews the units of an epoch, and returns how many there are.

@@ -206,7 +206,7 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 	return err
 }
 
-// holder describes the holder of the lock, "" if Redis does not tell it.
+// holder describes the holder of the lock, "" if Redis does not say it.
 func holder(ctx context.Context, l lock) string {
 	st, err := lookAt(ctx, l)
 	if err != nil {

@@ -17,7 +17,7 @@ var ownerForm = regexp.MustCompile(`^~relock\[([0-9]+)\]@(.+)$`)
 // alone.
 func holderOf(st status) string {
 	if st.shared != nil {
-		return st.who()
+		return st.holders()
 	}
 	if m := ownerForm.FindStringSubmatch(st.Owner); m != nil {
 		return fmt.Sprintf("%s (pid %s)", shown(m[2]), m[1])

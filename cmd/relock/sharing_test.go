@@ -34,8 +34,8 @@ func inside(t *testing.T, url string, args ...string) (r *run, end func()) {
 	}
 }
 
-// toldToken waits until the command of inside runs, and returns its token.
-func toldToken(r *run) uint64 {
+// tokenInside waits until the command of inside runs, and returns its token.
+func tokenInside(r *run) uint64 {
 	r.t.Helper()
 	r.says("\n")
 	text, ok := strings.CutPrefix(strings.TrimSpace(r.stdout.String()), "ready ")
@@ -96,7 +96,7 @@ func TestTheEnvironmentHasTheVersionThatTheCommandReads(t *testing.T) {
 	url := embedded(t)
 	told := func(args ...string) uint64 {
 		r, end := inside(t, url, args...)
-		token := toldToken(r)
+		token := tokenInside(r)
 		end()
 		return token
 	}

@@ -73,7 +73,7 @@ func (s status) line() string {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
 	}
 	if s.shared != nil {
-		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.who(), s.Token, len(s.Waiting))
+		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.holders(), s.Token, len(s.Waiting))
 	}
 	return fmt.Sprintf("held by %s of session %s, %s, token %d, %d waiting%s",
 		shown(s.Owner), shown(s.Session), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
@@ -153,7 +153,7 @@ func (s status) reason() string {
 	case !s.Locked:
 		return ""
 	case s.shared != nil:
-		return fmt.Sprintf(": %s by %s", s.use(), s.who())
+		return fmt.Sprintf(": %s by %s", s.use(), s.holders())
 	}
 	return fmt.Sprintf(": it is held by %s of session %s%s", shown(s.Owner), shown(s.Session), s.noted())
 }

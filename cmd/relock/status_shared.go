@@ -102,8 +102,8 @@ func (s *shared) use() string {
 // writing reports whether a session has the write side.
 func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode == "write" }
 
-// who lists the sessions that hold a part, for a line of text.
-func (s *shared) who() string {
+// holders lists the sessions that hold a part, for a line of text.
+func (s *shared) holders() string {
 	var names []string
 	for _, h := range s.Holders {
 		name := "session " + shown(h.Session)

@@ -86,11 +86,11 @@ func (w *workplace) work(ctx context.Context, worker int) error {
 	return repeat(ctx, w.turnstile(notFull, notEmpty, &w.did.idle.full), p.step)
 }
 
-func (w *workplace) turnstile(wait, tell *reentrant.Condition, waits *atomic.Int64) turnstile {
+func (w *workplace) turnstile(wait, wake *reentrant.Condition, waits *atomic.Int64) turnstile {
 	if w.role.Lock == lockNone {
 		return openDoor{}
 	}
-	return &monitor{lock: w.lock, wait: wait, tell: tell, waits: waits, lost: &w.did.lost}
+	return &monitor{lock: w.lock, wait: wait, wake: wake, waits: waits, lost: &w.did.lost}
 }
 
 // report reads the counters.

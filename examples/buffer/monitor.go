@@ -38,7 +38,7 @@ type turnstile interface {
 type monitor struct {
 	lock *reentrant.Lock
 	wait *reentrant.Condition
-	tell *reentrant.Condition
+	wake *reentrant.Condition
 	paid bool // signals of this worker's earlier lives need not be repeated
 
 	waits *atomic.Int64 // how often it waited for a signal
@@ -86,7 +86,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 		case err != nil:
 			return false, err
 		case found == moved:
-			return true, m.tell.Signal(ctx)
+			return true, m.wake.Signal(ctx)
 		case found == finished:
 			// The others that wait for the same condition must end too.
 			return false, m.wait.SignalAll(ctx)
@@ -106,7 +106,7 @@ func (m *monitor) pay(ctx context.Context) error {
 	if err := m.wait.SignalAll(ctx); err != nil {
 		return err
 	}
-	if err := m.tell.SignalAll(ctx); err != nil {
+	if err := m.wake.SignalAll(ctx); err != nil {
 		return err
 	}
 	m.paid = true

@@ -18,13 +18,13 @@ import (
 )
 
 // newMonitor returns a worker's monitor. For Redis it is a process of its own.
-func newMonitor(t *testing.T, url, wait, tell string) *monitor {
-	return monitorOf(join(t, url).Session, wait, tell)
+func newMonitor(t *testing.T, url, wait, wake string) *monitor {
+	return monitorOf(join(t, url).Session, wait, wake)
 }
 
-func monitorOf(session *reentrant.Session, wait, tell string) *monitor {
+func monitorOf(session *reentrant.Session, wait, wake string) *monitor {
 	lock := session.NewLock(lockName)
-	return &monitor{lock: lock, wait: lock.NewCondition(wait), tell: lock.NewCondition(tell),
+	return &monitor{lock: lock, wait: lock.NewCondition(wait), wake: lock.NewCondition(wake),
 		waits: new(atomic.Int64), lost: new(atomic.Int64)}
 }
 

@@ -30,7 +30,7 @@ func join(t *testing.T, url string) *deployment.Member {
 	return member
 }
 
-func TestAStepMovesAnItemAndRecordsWhose(t *testing.T) {
+func TestAStepMovesAnItemAndRecordsItsWorker(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, ctx := &store{client: join(t, url).Client}, t.Context()
 		require.NoError(t, s.put(ctx, 1, 0, 7))

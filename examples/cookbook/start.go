@@ -22,7 +22,7 @@ func Run(ctx context.Context, url string, work func(ctx context.Context, session
 		return err
 	}
 	err = work(ctx, session)
-	// ctx may have ended: that is how programs are told to stop. Holders get five more seconds.
+	// ctx may have ended: that is how programs are asked to stop. Holders get five more seconds.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, session.Close(ending))

@@ -131,8 +131,8 @@ func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 		for _, order := range interleavings(3, 3) {
 			shared := memory{next: before.next, records: slices.Clone(before.records)}
 			steppers := map[rune]*stepper{'a': newStepper(t, &shared), 'b': newStepper(t, &shared)}
-			for _, who := range order {
-				steppers[who].statement()
+			for _, name := range order {
+				steppers[name].statement()
 			}
 			for _, s := range steppers {
 				<-s.ended
@@ -155,8 +155,8 @@ func overlapped(order string, before memory) bool {
 		statements = 2 // the first step only records
 	}
 	first := rune(order[0])
-	for _, who := range order {
-		if who != first {
+	for _, name := range order {
+		if name != first {
 			return statements > 0
 		}
 		statements--

@@ -28,7 +28,7 @@ type options struct {
 	redis     string // URL; empty for the embedded server
 }
 
-const usage = `Redpacket gives out a red packet to people who ask many times at once, at several processes, and shows that nobody
+const usage = `Redpacket gives out a red packet to people who ask many times at once, at several processes, and shows that no person
 got two parts, that everything was given out, and that the amounts add up. Exit status 1: they do not; 130: interrupted before.
 `
 

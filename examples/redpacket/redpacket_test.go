@@ -105,7 +105,7 @@ func TestAnInterruptPrintsTheResultSoFar(t *testing.T) {
 		status := parentMain([]string{"-openids=20", "-requests=600", "-processes=2"}, &stdout, &trigger{after: "of 12000 requests", do: interrupt})
 		assert.Equal(t, screen.ExitInterrupted, status)
 		assert.Regexp(t, `(?m)^Interrupted at [1-9]\d* of 12000`, stdout.String())
-		assert.Contains(t, stdout.String(), "Until then nobody got two parts, and it adds up.")
+		assert.Contains(t, stdout.String(), "Until then no person got two parts, and it adds up.")
 	}
 }
 
@@ -116,7 +116,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stdout.String(), "redis       embedded")
 	assert.Regexp(t, `(?m)^openids with a part +3 of 5$`, stdout.String())
 	assert.Regexp(t, `(?m)^money given out +200.00 of 200.00$`, stdout.String())
-	assert.Contains(t, stdout.String(), "Nobody got two parts")
+	assert.Contains(t, stdout.String(), "No person got two parts")
 
 	assert.Equal(t, screen.ExitClean, parentMain([]string{"-help"}, io.Discard, &stderr))
 	assert.Contains(t, stderr.String(), "go run ./examples/redpacket")

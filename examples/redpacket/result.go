@@ -59,7 +59,7 @@ func (r *result) commandsPerRequest() string {
 // sentence is the table in one sentence.
 func (r *result) sentence() string {
 	if r.interrupted && r.Clean() {
-		return fmt.Sprintf("Interrupted at %d of %d requests. Until then nobody got two parts, and it adds up.",
+		return fmt.Sprintf("Interrupted at %d of %d requests. Until then no person got two parts, and it adds up.",
 			r.outcome.Total.Done(), r.opts.openids*r.opts.requests)
 	}
 	return r.verdict.sentence()
@@ -69,9 +69,9 @@ func (r *result) sentence() string {
 func (v verdict) sentence() string {
 	switch {
 	case v.clean() && v.left == 0:
-		return "Nobody got two parts, everything was given out, and it adds up."
+		return "No person got two parts, everything was given out, and it adds up."
 	case v.clean():
-		return "Everybody got one part, and what was given out and what is left add up."
+		return "Each person got one part, and what was given out and what is left add up."
 	}
 	return fmt.Sprintf("FAILED: %d openids got more than one part and so stole %s, %d got none that was due, %s is missing.",
 		v.thieves, money(v.stolen), v.due-v.served, money(v.missing))

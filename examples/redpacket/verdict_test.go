@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestEveryFindingIsPrinted(t *testing.T) {
-	assert.Contains(t, verdict{}.sentence(), "Nobody got two parts, everything was given out")
+	assert.Contains(t, verdict{}.sentence(), "No person got two parts, everything was given out")
 	assert.Contains(t, verdict{left: 2}.sentence(), "what is left add up")
 	for text, finding := range map[string]verdict{
 		"1 openids got more than one part and so stole 0.07": {thieves: 1, stolen: 7},

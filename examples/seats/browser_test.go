@@ -207,7 +207,7 @@ func TestInTheBrowserOneOfThreeGetsA05(t *testing.T) {
 	said := func(pattern string) string {
 		return fmt.Sprintf(`window.said.some((text) => /%s/.test(text))`, pattern)
 	}
-	const won, lost = `A5 is held for you\.`, `Somebody was faster: A5 is held|held by somebody else`
+	const won, lost = `A5 is held for you\.`, `Another visitor was faster: A5 is held|held by another visitor`
 	got := 0
 	for _, w := range windows {
 		w.waits(said(won + "|" + lost))
@@ -262,7 +262,7 @@ func TestInTheBrowserPayingAtTheOtherServer(t *testing.T) {
 	bob.sees("B10", "held")
 	bob.waits(`document.getElementById("B10").getAttribute("aria-disabled") === "true"`)
 	bob.clicks("#B10")
-	bob.reads("B10 is held by somebody else.")
+	bob.reads("B10 is held by another visitor.")
 
 	there := ann.another(c.servers[1].address)
 	there.sees("B10", "mine")
@@ -330,7 +330,7 @@ func TestInTheBrowserGoingOnAfterAServerWasKilled(t *testing.T) {
 	ann.arrives(c.servers[1].address)
 	ann.sees("A05", "mine")
 	bob.clicks("#A05")
-	bob.reads("A5 is held by somebody else.")
+	bob.reads("A5 is held by another visitor.")
 	ann.clicks("li[data-seat=A05] .pay")
 	ann.sees("A05", "bought")
 	bob.sees("A05", "sold")

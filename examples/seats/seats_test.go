@@ -201,7 +201,7 @@ func TestASeatIsHeldAndSoldOnce(t *testing.T) {
 	bob.sees("A05", "held")
 	status, message := bob.asks(2, "hold", "A05")
 	assert.Equal(t, http.StatusConflict, status)
-	assert.Equal(t, "Somebody was faster: A5 is held for them. It may come free again.", message)
+	assert.Equal(t, "Another visitor was faster: A5 is held for them. It may come free again.", message)
 	bob.gets(http.StatusConflict, 1, "hold", "A05")
 	bob.gets(http.StatusGone, 1, "pay", "A05")
 	bob.gets(http.StatusGone, 2, "release", "A05")

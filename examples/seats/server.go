@@ -152,8 +152,8 @@ func (s *server) view() view {
 
 // events sends the hall as the visitor sees it, now and whenever it changes.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
-	who := visitor(r)
-	if who == "" {
+	guest := visitor(r)
+	if guest == "" {
 		http.Error(w, "no cookie: open the page first", http.StatusUnauthorized)
 		return
 	}
@@ -162,7 +162,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	flusher := http.NewResponseController(w)
 	for {
 		hall, changed := s.board.look()
-		text, err := json.Marshal(hall.seenBy(who, time.Now()))
+		text, err := json.Marshal(hall.seenBy(guest, time.Now()))
 		if err != nil {
 			s.log.Error("event", "error", err)
 			return
@@ -253,18 +253,18 @@ func (s *server) pay(w http.ResponseWriter, r *http.Request) {
 // act does what a visitor asks for, and sends the message for them. A visitor who closes the page while a payment is
 // under way has paid all the same, so ctx does not end with the request.
 func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do func(ctx context.Context, visitor string) (string, error)) {
-	who := visitor(r)
+	guest := visitor(r)
 	switch {
 	case slices.ContainsFunc(where, func(s seat) bool { return !s.exists() }):
 		http.NotFound(w, r)
 		return
-	case who == "":
+	case guest == "":
 		answer(w, http.StatusUnauthorized, "This page needs a cookie to know you by. Allow it, and load the page again.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.patient)
 	defer cancel()
-	done, err := do(as(ctx, who), who)
+	done, err := do(as(ctx, guest), guest)
 	s.board.announce(ctx)
 	if err == nil {
 		answer(w, http.StatusOK, done)
@@ -283,7 +283,7 @@ func refusal(err error, s seat) (status int, text string) {
 	errors.As(err, &ended)
 	switch {
 	case errors.Is(err, errTaken):
-		return http.StatusConflict, fmt.Sprintf("Somebody was faster: %v is held for them. It may come free again.", s)
+		return http.StatusConflict, fmt.Sprintf("Another visitor was faster: %v is held for them. It may come free again.", s)
 	case errors.Is(err, errSold):
 		return http.StatusConflict, fmt.Sprintf("%v is sold.", s)
 	case errors.Is(err, errTooMany):

@@ -149,7 +149,7 @@ func TestInTheBrowserATurnGoesOnAfterItsReplicaWasKilled(t *testing.T) {
 	}
 }
 
-// A replica that is stopped for longer than its lease has lost its turn, and is told when it goes on.
+// A replica that is stopped for longer than its lease has lost its turn, and is notified when it goes on.
 func TestInTheBrowserALossIsShown(t *testing.T) {
 	t.Parallel()
 	c, windows := newWindows(t, options{steps: 1, step: time.Hour, lease: 6 * time.Second})

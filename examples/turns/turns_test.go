@@ -282,7 +282,7 @@ func TestPagesAndRequests(t *testing.T) {
 		{"GET", "/", http.StatusOK, `<span aria-current="page">Replica 1</span>`},
 		{"GET", "/page.js", http.StatusOK, "EventSource"},
 		{"POST", "/conversations/A/turns", http.StatusAccepted, "Turn 1 of conversation A"},
-		{"POST", "/conversations/nobody's/turns", http.StatusNotFound, ""},
+		{"POST", "/conversations/unknown/turns", http.StatusNotFound, ""},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), each.method, web.URL+each.path, nil)
 		require.NoError(t, err)

@@ -48,13 +48,13 @@ func interpret(h History, ops []Op) ([]porcupine.Operation, *interpreter) {
 		in.client(name, byClient[name])
 	}
 	for i, f := range h.Forgets {
-		who := fmt.Sprintf("Redis forgets, %d", i+1)
-		in.clients[who] = len(in.clients)
+		by := fmt.Sprintf("Redis forgets, %d", i+1)
+		in.clients[by] = len(in.clients)
 		v := forget
 		if f.Partly {
 			v = doubt
 		}
-		in.add(who, step{verb: v}, f.From, f.To)
+		in.add(by, step{verb: v}, f.From, f.To)
 	}
 	return in.steps, in
 }
@@ -188,9 +188,9 @@ func (in *interpreter) forgotLately(h *hold, op Op) bool {
 	})
 }
 
-func (in *interpreter) add(who string, s step, from, to int64) {
-	s.who = who
-	in.steps = append(in.steps, porcupine.Operation{ClientId: in.clients[who], Input: s, Call: from, Return: to})
+func (in *interpreter) add(by string, s step, from, to int64) {
+	s.by = by
+	in.steps = append(in.steps, porcupine.Operation{ClientId: in.clients[by], Input: s, Call: from, Return: to})
 }
 
 func (in *interpreter) find(format string, args ...any) {

@@ -12,7 +12,7 @@ type step struct {
 	verb  verb
 	hold  int
 	token uint64
-	who   string
+	by    string
 	// recent: Redis has forgotten something less than a lease ago. If it was not the hold, it may have been the hold's
 	// renewal, so that the hold ends sooner than its owner expects.
 	recent bool
@@ -51,7 +51,7 @@ var model = porcupine.Model{
 	},
 	DescribeOperation: func(input, _ any) string {
 		in := input.(step)
-		return fmt.Sprintf("%s %s hold %d, token %d", in.who, in.verb, in.hold, in.token)
+		return fmt.Sprintf("%s %s hold %d, token %d", in.by, in.verb, in.hold, in.token)
 	},
 	DescribeState: func(s any) string {
 		st := s.(state)

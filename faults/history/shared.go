@@ -345,7 +345,7 @@ type sharedStep struct {
 	client int    // of the client; from 1
 	token  uint64 // or version; 0: not known
 	after  uint64 // the token of the write that must be the last one before; the tokens show which one that is
-	who    string
+	by     string
 }
 
 // What the model does besides acquiring and releasing the write side.
@@ -374,7 +374,7 @@ var sharedModel = porcupine.Model{
 	},
 	DescribeOperation: func(input, _ any) string {
 		in := input.(sharedStep)
-		return fmt.Sprintf("%s: %s %d", in.who, in.verb, in.token)
+		return fmt.Sprintf("%s: %s %d", in.by, in.verb, in.token)
 	},
 	DescribeState: func(s any) string {
 		st := s.(sharedState)
@@ -409,15 +409,15 @@ func (s sharedState) do(in sharedStep) (sharedState, bool) {
 func sharedSteps(r *reader) (steps []porcupine.Operation) {
 	clients := make(map[string]int)
 	var written []uint64
-	add := func(v verb, who string, token uint64, from, to int64) {
-		if clients[who] == 0 {
-			clients[who] = len(clients) + 1
+	add := func(v verb, by string, token uint64, from, to int64) {
+		if clients[by] == 0 {
+			clients[by] = len(clients) + 1
 		}
-		step := sharedStep{verb: v, client: clients[who], token: token, who: who}
+		step := sharedStep{verb: v, client: clients[by], token: token, by: by}
 		if i, _ := slices.BinarySearch(written, token); i > 0 {
 			step.after = written[i-1]
 		}
-		steps = append(steps, porcupine.Operation{ClientId: clients[who], Call: from, Return: to, Input: step})
+		steps = append(steps, porcupine.Operation{ClientId: clients[by], Call: from, Return: to, Input: step})
 	}
 	for _, u := range r.uses {
 		if u.certain() && !u.read {

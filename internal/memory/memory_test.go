@@ -117,7 +117,7 @@ func bubble(f func(t *testing.T, server *memory.Backend)) func(t *testing.T) {
 	}
 }
 
-func TestTraceTellsTheStory(t *testing.T) {
+func TestTheTraceHasEveryCommandAndMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var story []string
 		server := memory.New(memory.WithTrace(func(line string) { story = append(story, line) }))

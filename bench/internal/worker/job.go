@@ -40,7 +40,7 @@ type Outcome struct {
 
 	InTime   []int64                // by goroutine: sections that began before the end
 	Sections int64                  // all of them, the last ones after the end included
-	Waits    *hdrhistogram.Snapshot // in ns, of all sections and of those who were cut off
+	Waits    *hdrhistogram.Snapshot // in ns, of all sections, also of those that were cut off
 	Reads    *hdrhistogram.Snapshot // of them, those of read-write locks' readers; nil for other locks
 	Writes   *hdrhistogram.Snapshot // and of their writers
 	Mallocs  uint64

@@ -74,7 +74,7 @@ func Find(name string) (Workload, bool) {
 
 // About describes the workload.
 func (w Workload) About() string {
-	who := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
+	callers := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
 	where := "one lock"
 	switch {
 	case w.Locks > 1:
@@ -84,7 +84,7 @@ func (w Workload) About() string {
 	case w.Kind == Permits:
 		where = fmt.Sprintf("one semaphore of %d permits", w.Permits)
 	}
-	return who + ", " + where + ", " + w.section()
+	return callers + ", " + where + ", " + w.section()
 }
 
 func (w Workload) section() string {

@@ -23,7 +23,7 @@ const slack = 3000; // ms: by so much, at most, two events differ in when a hold
 
 const words = {
 	free: "free",
-	held: "held by somebody else",
+	held: "held by another visitor",
 	sold: "sold",
 	mine: "held for you",
 	bought: "your ticket",
@@ -43,8 +43,8 @@ function say(text, bad = false) {
 	put(news, "");
 }
 
-// tell shows what happened without the visitor. It stands below the last answer, which it does not replace.
-function tell(text, bad = false) {
+// report shows what happened without the visitor. It stands below the last answer, which it does not replace.
+function report(text, bad = false) {
 	put(news, text, bad);
 }
 
@@ -101,9 +101,9 @@ function change(seat, before, now) {
 	label(seat);
 	const ended = before === "mine" && now !== "bought" && !asked.has(seat.id) && !mine.get(seat.id)?.released;
 	if (ended) {
-		tell(`Your hold of ${short(seat)} has ended.`, true);
+		report(`Your hold of ${short(seat)} has ended.`, true);
 	} else if (seat === document.activeElement && !asked.has(seat.id)) {
-		tell(`${short(seat)} is now ${words[now]}.`);
+		report(`${short(seat)} is now ${words[now]}.`);
 	}
 }
 
@@ -224,7 +224,7 @@ function drawTime(seat, ticket) {
 	ticket.node.querySelector(".left").textContent = paying ? "" : `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 	ticket.node.querySelector(".bar i").style.transform = `scaleX(${Math.min(1, left / hold)})`;
 	ticket.node.classList.toggle("soon", soon);
-	if (soon && !ticket.warned && hold >= 60_000) tell(`Less than a minute left for ${short(seat)}.`);
+	if (soon && !ticket.warned && hold >= 60_000) report(`Less than a minute left for ${short(seat)}.`);
 	ticket.warned = soon;
 }
 

@@ -39,7 +39,7 @@ function show(lane) {
 		there.delete(turn.number);
 		draw(node, turn);
 		if (!states.has(turn.number)) list.scrollLeft = list.scrollWidth;
-		tell(lane, turn);
+		report(lane, turn);
 	}
 	for (const old of there.values()) old.remove();
 }
@@ -65,8 +65,8 @@ function draw(node, turn) {
 	node.querySelector(".token").textContent = turn.token ? `token ${turn.token}` : "";
 }
 
-// tell says what a reader of the screen would miss: how a turn ends that does not end well.
-function tell(lane, turn) {
+// report says what a reader of the screen would miss: how a turn ends that does not end well.
+function report(lane, turn) {
 	const before = states.get(turn.number);
 	states.set(turn.number, turn.state);
 	if (before === undefined || before === turn.state) return;

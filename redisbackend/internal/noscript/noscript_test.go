@@ -169,7 +169,7 @@ func TestAnAcquireForgetsTheClockOfAConnectionThatIsLostWhileReplicasAreWaitedFo
 // If the context has a cause, errors.Is(err, ctx.Err()) still holds.
 func TestAProbeEndsWithItsContext(t *testing.T) {
 	r, _ := plainOn(t)
-	c := &single.Conn{Deployment: r.Conn.Deployment, Session: "nobody-listens", Sink: quiet{}, Probed: make(chan string, 1)}
+	c := &single.Conn{Deployment: r.Conn.Deployment, Session: "without-a-listener", Sink: quiet{}, Probed: make(chan string, 1)}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("a reason"))
 	defer cancel()
 	require.ErrorIs(t, c.Probe(ctx), context.DeadlineExceeded)

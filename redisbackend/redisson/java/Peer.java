@@ -13,7 +13,7 @@ import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
 /**
- * A process that uses Redisson's locks as a test tells it to. Its arguments are the address of a Redis and the lease in
+ * A process that uses Redisson's locks as a test commands. Its arguments are the address of a Redis and the lease in
  * milliseconds. It reads lines "THREAD COMMAND LOCK ..." and runs each on the thread of that name; when it is done it
  * prints "THREAD COMMAND MICROSECONDS", the time being that of the wall clock, or "THREAD error REASON".
  */

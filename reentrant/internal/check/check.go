@@ -91,7 +91,7 @@ func Share(req *backend.ShareRequest, r *backend.ShareReply) error {
 	return impossible(*r)
 }
 
-// Anyone who may publish to a session's channel can forge a push, so a session takes from it no more than it asked for.
+// Any client that may publish to a session's channel can forge a push, so a session takes from it no more than it asked for.
 // What does not pass these checks is not refused: a copy of the request asks the server.
 
 // Grant reports whether a push can be the grant that was asked for.

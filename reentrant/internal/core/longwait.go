@@ -28,7 +28,7 @@ type LongWait struct {
 	outer *Running // the innermost Do in whose context the call was made; nil if there is none
 	Begun time.Time
 	event Event
-	look  func() Sighting // at who has what it waits for; it may ask the server
+	look  func() Sighting // at the holders of what it waits for; it may ask the server
 	timer *time.Timer
 }
 

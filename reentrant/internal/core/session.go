@@ -1,5 +1,5 @@
 // Package core is what every part of a session uses: its identity, its clocks and counters, its workers, its log and its
-// observer, who an owner is, the errors, and the one loop that sends a command again.
+// observer, owners, the errors, and the one loop that sends a command again.
 //
 // What users see of it has a name, and its documentation, in package reentrant.
 package core

@@ -13,7 +13,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * A process that uses Redisson's read-write locks and semaphores as a benchmark tells it to. Its arguments are the address
+ * A process that uses Redisson's read-write locks and semaphores as a benchmark commands. Its arguments are the address
  * of a Redis, the lease in milliseconds, a name of its own, and the permits of a semaphore. It reads lines "THREAD COMMAND
  * NAME" and runs each on the thread of that number; when it is done it prints "THREAD ok" or "THREAD error REASON".
  */

@@ -8,14 +8,14 @@
 -- Late     the session gets one message too many.
 
 local session, channel = ARGV[1], ARGV[2]
-local TOLD, NOBODY = 1, 0
+local SENT, NONE = 1, 0
 
 local now = clock()
 local noted = redis.call('GET', KEYS[1])
 if noted == session then
   redis.call('DEL', KEYS[1])
-  return {NOBODY, now}
+  return {NONE, now}
 end
-if not noted or holder({KEYS[2], KEYS[3]}, session) then return {NOBODY, now} end
+if not noted or holder({KEYS[2], KEYS[3]}, session) then return {NONE, now} end
 redis.pcall('PUBLISH', channel .. noted, 'f ' .. KEYS[2])
-return {TOLD, now}
+return {SENT, now}

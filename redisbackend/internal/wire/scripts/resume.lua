@@ -25,8 +25,8 @@ if doubt > 0 then
   entomb(rec, session, epoch - 1, now + doubt, now)
   rec.keep = longer(rec.keep, ARGV[8])
 end
-local whose, who = string.match(field or '', '^([^:]*):(.*)$')
-if who ~= owner then
+local from, by = string.match(field or '', '^([^:]*):(.*)$')
+if by ~= owner then
   if doubt > 0 then save(KEYS[2], rec, now) end -- an earlier copy must not find what the owner gets from here on
   return {GONE, now, 0, 0, 0}
 end
@@ -40,20 +40,20 @@ end
 
 local holds = redis.call('HGET', KEYS[1], field)
 if not counted(holds) then return garbage('a hash that is not a lock') end
-if whose ~= session then
+if from ~= session then
   redis.call('HSET', KEYS[1], session .. ':' .. owner, holds)
   redis.call('HDEL', KEYS[1], field)
 end
 if rec.session ~= session or tonumber(rec.epoch) < epoch then
   local last = rec.epoch
-  if rec.session ~= whose then -- the record was lost without the hold (eviction): the token is new
+  if rec.session ~= from then -- the record was lost without the hold (eviction): the token is new
     issue(rec, now, session, ARGV[2], 1, seen, 'h', ARGV[8])
     last = '0'
   end
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, ARGV[2], '0', 'h', longer(rec.keep, ARGV[8])
   save(KEYS[2], rec, now)
   drop(KEYS, session) -- the place of an earlier attempt: a session that has the lock does not wait for it
-  if whose ~= session then redis.pcall('PUBLISH', ARGV[7] .. whose, 't ' .. last .. ' ' .. KEYS[1]) end
+  if from ~= session then redis.pcall('PUBLISH', ARGV[7] .. from, 't ' .. last .. ' ' .. KEYS[1]) end
 end
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl < 0 or ARGV[9] ~= 'f' and ttl < tonumber(ARGV[4]) then
