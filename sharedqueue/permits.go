@@ -293,7 +293,7 @@ func (p *Permits) Usage() (inside bool, waiting int) {
 	return inside, waiting
 }
 
-// demandLocked returns what the engine should act on. p.mu is held.
+// needLocked returns what the engine should act on. p.mu is held.
 func (p *Permits) needLocked() need {
 	limit := int(p.limit.Load())
 	d := need{keep: min(p.units, max(p.inUse, limit)), limit: limit}

@@ -69,7 +69,7 @@ func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) 
 // unaskLocked ends what askLocked began. mu is held.
 func (q *queue[O]) unaskLocked() { q.contended, q.inTurn = false, false }
 
-// passLocked counts an admission of the turn. mu is held.
+// countAdmissionLocked counts an admission of the turn. mu is held.
 func (q *queue[O]) countAdmissionLocked() {
 	if q.inTurn {
 		q.admissions--

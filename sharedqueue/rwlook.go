@@ -150,7 +150,7 @@ func (rw *RW[O]) inUseLocked() int {
 	return 0
 }
 
-// demandLocked returns what the engine should act on. The readers of an open queue need one unit. rw.mu is held.
+// needLocked returns what the engine should act on. The readers of an open queue need one unit. rw.mu is held.
 func (rw *RW[O]) needLocked() need {
 	if rw.open {
 		return need{keep: min(rw.units, 1)}

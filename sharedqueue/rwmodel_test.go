@@ -320,7 +320,7 @@ func (m *rwModel) look() State {
 	return s
 }
 
-// demand returns what the engine should act on: units to give back, or to ask for.
+// need returns what the engine should act on: units to give back, or to ask for.
 func (m *rwModel) need() need {
 	s := m.look()
 	d := need{keep: s.Units}
