@@ -85,7 +85,7 @@ func TestAMultiLockWaitsWithoutWhatComesLater(t *testing.T) {
 }
 
 // A sweep that re-entered a lock which the owner already had releases only that hold.
-func TestAPassLeavesWhatTheOwnerHadBefore(t *testing.T) {
+func TestASweepLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)
@@ -168,7 +168,7 @@ func TestAPassReturnsARefusal(t *testing.T) {
 
 // If an attempt of a sweep may have been carried out, the outcome is reported as unknown, even if the wait for the lock
 // ends with another error.
-func TestAPassKeepsAnUnknownOutcomeInMind(t *testing.T) {
+func TestASweepKeepsAnUnknownOutcomeInMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		m := reentrant.NewMultiLock(locksOf(newSession(t, b), numbered(20)...)...)

@@ -4,19 +4,19 @@ import "time"
 
 // A State is the basis on which an engine decides what to request from the server.
 type State struct {
-	Units     int           // that the session has
-	InUse     int           // units in use: of an RW 0, 1 or All
-	Waiting   int           // claims in line
-	Head      int           // units that the first in line needs: for an RW 0, 1 or All
-	Once      bool          // the first in line waits for at most one reply of the server
-	Want      int           // units that the session needs in total: for an RW with the head admitted, for Permits with all in line
-	Limit     int           // the most units that all sessions may use together: of an RW All
-	Since     time.Duration // of Permits: when the first in line became that
-	Writers   int           // claims in line that ask to write
-	Contended bool          // another session waits, see Ask
-	TurnOver  bool          // newcomers are no longer admitted
-	Spent     bool          // the block of tokens is used up
-	Used      uint64        // the last token that was used
+	Units    int           // that the session has
+	InUse    int           // units in use: of an RW 0, 1 or All
+	Waiting  int           // claims in line
+	Head     int           // units that the first in line needs: for an RW 0, 1 or All
+	Once     bool          // the first in line waits for at most one reply of the server
+	Want     int           // units that the session needs in total: for an RW with the head admitted, for Permits with all in line
+	Limit    int           // the most units that all sessions may use together: of an RW All
+	Since    time.Duration // of Permits: when the first in line became that
+	Writers  int           // claims in line that ask to write
+	Asked    bool          // another session waits, see Ask
+	TurnOver bool          // newcomers are no longer admitted
+	Spent    bool          // the block of tokens is used up
+	Used     uint64        // the last token that was used
 }
 
 // A need is the part of a state that the engine acts on. Calls report a change of it.

@@ -267,7 +267,7 @@ func (p *Permits) Look() State {
 	p.seen = p.needLocked()
 	s := State{
 		Units: p.units, InUse: p.inUse, Waiting: p.line.Len,
-		Contended: p.contended, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since,
+		Asked: p.contended, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since,
 	}
 	if w := p.line.First; w != nil {
 		r := w.Value()

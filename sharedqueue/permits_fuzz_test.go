@@ -126,7 +126,7 @@ func (m *permitsModel) want() int {
 
 func (m *permitsModel) look() State {
 	m.step()
-	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Contended: m.contended, TurnOver: m.contended && !m.inTurn, Limit: m.limit}
+	s := State{Units: m.units, InUse: m.inUse, Waiting: len(m.line), Asked: m.contended, TurnOver: m.contended && !m.inTurn, Limit: m.limit}
 	if len(m.line) > 0 {
 		s.Head, s.Want, s.Once = m.line[0].n, m.want(), m.line[0].mode&Once != 0
 	}
@@ -142,7 +142,7 @@ func (m *permitsModel) need() need {
 	switch {
 	case s.Waiting == 0 && s.InUse == 0:
 		d.keep = 0
-	case s.Contended && (s.TurnOver || s.Waiting == 0):
+	case s.Asked && (s.TurnOver || s.Waiting == 0):
 		d.keep = s.InUse
 	}
 	return d

@@ -8,7 +8,7 @@ func (rw *RW[O]) Look() State {
 	rw.seen = rw.needLocked()
 	s := State{
 		Units: rw.units, InUse: rw.inUseLocked(), Waiting: rw.line.Len, Writers: rw.line.writers, Limit: All,
-		Contended: rw.contended, TurnOver: rw.overLocked() || rw.contended && rw.units < All, Spent: rw.next > rw.last, Used: rw.used.Load(),
+		Asked: rw.contended, TurnOver: rw.overLocked() || rw.contended && rw.units < All, Spent: rw.next > rw.last, Used: rw.used.Load(),
 	}
 	if w := rw.line.First; w != nil {
 		s.Head, s.Once = needs(w), w.Value().mode&Once != 0

@@ -303,7 +303,7 @@ func (m *rwModel) look() State {
 	s := State{
 		Limit: All,
 		Units: m.units, InUse: m.inUse(), Waiting: len(m.line),
-		Contended: m.contended, TurnOver: m.contended && (!m.inTurn || m.units < All), Spent: m.next > m.last, Used: m.used,
+		Asked: m.contended, TurnOver: m.contended && (!m.inTurn || m.units < All), Spent: m.next > m.last, Used: m.used,
 	}
 	for _, w := range m.line {
 		if w.mode&Write != 0 {
