@@ -20,11 +20,11 @@ func only(units int) *demand { return &demand{keep: units, want: units} }
 
 // Next decides what to send next. It reports whether to send a copy of the claim now: Send and Request. If not, it returns
 // when to look again, the zero time if only an event can change anything.
-func (p *Plan) Next(at *Moment) (again time.Time, send bool) {
+func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 	if c := p.current(); c != nil && c.try && c.placed && !at.Now.Before(c.end) { // not all have answered
 		at.Tier.EndTries(0)
 	}
-	for range 4 { // each iteration follows a race with a user who came in between; another user is another event
+	for range 4 { // each iteration follows a race with a user that came in between; another user is another event
 		st := at.Tier.Look()
 		if p.newLimit(st.Limit, at) {
 			st = at.Tier.Look()
@@ -47,8 +47,8 @@ func (p *Plan) Next(at *Moment) (again time.Time, send bool) {
 func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	p.lowered = p.units > 0 && limit <= p.limit && (p.lowered || limit < p.limit)
 	p.limit = limit
-	if begins = p.lowered && !p.asked; begins {
-		p.asked, p.may, p.turnEnd = true, 0, at.Now
+	if begins = p.lowered && !p.contended; begins {
+		p.contended, p.keepAtMost, p.turnEnd = true, 0, at.Now
 		at.Tier.Ask(0, 0, 0)
 	}
 	return begins
@@ -56,17 +56,17 @@ func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 
 // pending is Next when there is no new claim. The present one is repeated when its time comes, unless it only gives
 // back units that have expired by now.
-func (p *Plan) pending(then time.Time, at *Moment) (again time.Time, send bool) {
+func (p *Plan) pending(then time.Time, at *Moment) (lookAt time.Time, send bool) {
 	c := p.current()
 	if c == nil {
 		return then, false
 	}
 	if c.want == 0 && at.Now.After(p.giveUp) {
 		p.end()
-		p.owes = false
+		p.unsettled = false
 		return at.Now, false
 	}
-	return earliest(then, c.again), !at.Now.Before(c.again)
+	return earliest(then, c.resendAt), !at.Now.Before(c.resendAt)
 }
 
 // next returns the demand that should replace the present claim, nil if there is none, and when that may change by
@@ -87,20 +87,20 @@ func (p *Plan) next(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 		d, then = p.giveBack(st, at)
 	}
 	switch {
-	case d != nil || !p.owes:
+	case d != nil || !p.unsettled:
 		return d, then
 	case at.Now.After(p.giveUp):
-		p.owes = false
+		p.unsettled = false
 		return nil, then
-	case at.Now.Before(p.retryOwed):
-		return nil, earliest(then, p.retryOwed)
+	case at.Now.Before(p.retryAt):
+		return nil, earliest(then, p.retryAt)
 	}
 	return only(p.units), then
 }
 
-// ask returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice, or if
+// demandOf returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice, or if
 // only a user of this session can give the head what it needs.
-func (p *Plan) ask(st sharedqueue.State, keep int) *demand {
+func (p *Plan) demandOf(st sharedqueue.State, keep int) *demand {
 	d := demand{keep: keep, want: st.Head, least: st.Head, limit: max(st.Limit, st.Head), try: st.Once}
 	if p.kind == backend.Permits {
 		d.least = st.InUse + st.Head
@@ -112,9 +112,9 @@ func (p *Plan) ask(st sharedqueue.State, keep int) *demand {
 	return &d
 }
 
-// asking returns ask's demand or, if there is none, the demand for the kept units alone.
-func (p *Plan) asking(st sharedqueue.State, keep int) *demand {
-	if d := p.ask(st, keep); d != nil {
+// demandOrKept returns demandOf's demand or, if there is none, the demand for the kept units alone.
+func (p *Plan) demandOrKept(st sharedqueue.State, keep int) *demand {
+	if d := p.demandOf(st, keep); d != nil {
 		return d
 	}
 	return only(keep)
@@ -127,24 +127,24 @@ func (p *Plan) overtake(st sharedqueue.State) *demand {
 	case !c.asks() && (c.tries == 0 || st.Head == 0):
 		return nil // units are given back before more are asked for, unless the server does not reply
 	case c.placed && p.answer > 0:
-		d := p.asking(st, min(c.keep, p.units, st.InUse))
+		d := p.demandOrKept(st, min(c.keep, p.units, st.InUse))
 		d.answer = p.answer
 		return d
 	}
 	keep := min(c.keep, p.units)
-	if p.asked {
+	if p.contended {
 		keep = min(keep, st.InUse)
 	}
 	if st.Head == 0 || keep < c.keep { // all local waiters have left, or another session waits
-		return p.asking(st, keep)
+		return p.demandOrKept(st, keep)
 	}
 	if !c.placed && c.tries == 0 {
 		return nil
 	}
-	d := p.ask(st, min(keep, max(st.InUse, p.idleKeep())))
+	d := p.demandOf(st, min(keep, max(st.InUse, p.idleKeep())))
 	switch {
 	case d == nil && c.asks(): // the waiter that needed more has left
-		return p.asking(st, keep)
+		return p.demandOrKept(st, keep)
 	case d != nil && (d.least != c.least || d.limit != c.limit || d.try != c.try):
 		return d
 	}
@@ -164,7 +164,7 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	if st.Head == 0 {
 		return nil, time.Time{}
 	}
-	if p.asked {
+	if p.contended {
 		if d, then, done := p.giveWay(st, at); done {
 			return d, then
 		}
@@ -176,9 +176,9 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	case p.kind == backend.Permits:
 		return p.askForPermits(st, at)
 	case p.units < st.Head:
-		return p.ask(st, st.InUse), time.Time{}
+		return p.demandOf(st, st.InUse), time.Time{}
 	case st.Spent && st.InUse == 0 && st.Head == backend.AllUnits:
-		return p.ask(st, 0), time.Time{}
+		return p.demandOf(st, 0), time.Time{}
 	}
 	return nil, time.Time{}
 }
@@ -186,7 +186,7 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 // askForPermits returns the demand of a semaphore's head. With its share of the permits a session leaves the head to its own
 // users at first: most often one of them releases a permit before two turns are over.
 func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Time) {
-	d := p.ask(st, p.units)
+	d := p.demandOf(st, p.units)
 	if patience := p.patience(at, st); d != nil && p.units >= p.share && at.Now.Before(patience) {
 		return nil, patience
 	}
@@ -210,7 +210,7 @@ func (p *Plan) probe(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	if !st.Once && at.Now.Before(p.topUp) {
 		return nil, p.topUp
 	}
-	d := p.asking(st, p.units)
+	d := p.demandOrKept(st, p.units)
 	d.probe = true
 	return d, time.Time{}
 }
@@ -225,7 +225,7 @@ func (p *Plan) giveWay(st sharedqueue.State, at *Moment) (d *demand, then time.T
 	case idle && p.kind == backend.Permits && st.InUse >= p.share && at.Now.Before(p.patience(at, st)):
 		return only(st.InUse), time.Time{}, true
 	case idle:
-		return p.asking(st, st.InUse), time.Time{}, true
+		return p.demandOrKept(st, st.InUse), time.Time{}, true
 	}
 	return nil, time.Time{}, false
 }
@@ -244,7 +244,7 @@ func (p *Plan) inTurn(st sharedqueue.State) bool {
 
 // giveBack returns the demand that gives back units which no user needs.
 func (p *Plan) giveBack(st sharedqueue.State, at *Moment) (*demand, time.Time) {
-	if p.asked {
+	if p.contended {
 		if d, then, done := p.giveWay(st, at); done {
 			return d, then
 		}
@@ -289,7 +289,7 @@ func (p *Plan) begin(at *Moment, d demand, limit int) bool {
 	d.want = max(d.want, d.keep)
 	if d.want == d.keep {
 		d.least = 0
-		if kept == had && !p.owes && !p.claiming && !d.probe {
+		if kept == had && !p.unsettled && !p.claiming && !d.probe {
 			return false
 		}
 	}
@@ -309,8 +309,8 @@ func (p *Plan) begin(at *Moment, d demand, limit int) bool {
 	}
 	p.last = at.EpochAbove(p.last)
 	c.epoch = p.last
-	if c.want > 0 || had > 0 || p.claiming || !p.owes { // else it gives back the same again, and prolongs nothing
-		p.owe(at)
+	if c.want > 0 || had > 0 || p.claiming || !p.unsettled { // else it gives back the same again, and prolongs nothing
+		p.markUnsettled(at)
 	}
 	p.claim, p.claiming = c, true
 	p.have(kept)

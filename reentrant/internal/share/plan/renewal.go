@@ -16,7 +16,7 @@ func (p *Plan) Slept(at *Moment) (s Step) {
 	if t.Until().Before(p.trust.Until()) {
 		at.Tier.Trust(t.Until().Sub(at.Opened))
 		if p.claiming {
-			p.claim.again = at.Now
+			p.claim.resendAt = at.Now
 			s.Look = true
 		}
 	}
@@ -32,7 +32,7 @@ func (p *Plan) Due(now, stale time.Time) (at time.Time, renew bool) {
 		return time.Time{}, false
 	}
 	slack := p.trust.Length / 10
-	if p.renewalFailed || !p.settled() { // it is a retry, or may have to be repeated as one
+	if p.renewalFailed || !p.isSettled() { // it is a retry, or may have to be repeated as one
 		slack = 0
 	}
 	return p.trust.Wake(), p.trust.Due(now, slack) || !p.renewalFailed && p.trust.Sent.Before(stale)
@@ -73,7 +73,7 @@ func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c Change) {
 			c = Failing
 		}
 		p.renewalFailed = true
-	case !p.settled() && (r.Gone || r.Units < r.Had):
+	case !p.isSettled() && (r.Gone || r.Units < r.Had):
 		p.trust = p.trust.Retried(at.Now)
 	case r.Gone || r.Units < r.Had:
 		s = p.Lose(at, "the server no longer had it at renewal")

@@ -23,7 +23,7 @@ func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
 		Memory: notAfter, // copies have one time limit, so each is refused later than those before
 	}
 	if p.kind == backend.ReadWrite {
-		req.Tokens = passes + 1
+		req.Tokens = turnAdmissions + 1
 	}
 	return req
 }
@@ -42,7 +42,7 @@ func (p *Plan) Failed(at *Moment, f Failure) {
 		return
 	}
 	c := &p.claim
-	c.again = at.Now.Add(at.Pause(c.tries, at.Heartbeat))
+	c.resendAt = at.Now.Add(at.Pause(c.tries, at.Heartbeat))
 	c.tries++
 	at.Tier.EndTries(0)
 	c.hurry()
@@ -53,13 +53,13 @@ func (p *Plan) refuse(at *Moment, f Failure) {
 	want := p.claim.want
 	p.end()
 	if !f.Unreplicated { // otherwise others wait for what it gave
-		p.retryOwed = at.Now.Add(at.Heartbeat)
+		p.retryAt = at.Now.Add(at.Heartbeat)
 	}
 	if want > 0 {
-		p.owe(at) // earlier copies may have prolonged a lease or a place
+		p.markUnsettled(at) // earlier copies may have prolonged a lease or a place
 	}
 	if p.units == 0 && f.WrongKind {
-		p.owes = false // this session has no units of it
+		p.unsettled = false // this session has no units of it
 	}
 	at.Tier.Expel()
 }
@@ -70,7 +70,7 @@ func (p *Plan) Awaits(epoch uint64) bool { return p.claiming && p.claim.epoch ==
 // hurry has another copy sent at once if the session was reconnected since the latest one.
 func (c *claim) hurry() {
 	if c.repeat {
-		c.again = time.Time{}
+		c.resendAt = time.Time{}
 	}
 }
 
@@ -94,12 +94,12 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 		epoch := c.epoch
 		notify = p.lose(at, "the server no longer had it")
 		p.end()
-		p.owes, p.epoch = false, epoch
+		p.unsettled, p.epoch = false, epoch
 		return notify
 	case r.Placed:
 		return p.placed(at, c, r, t)
 	case r.Units > 0 && (!t.Trusted(at.Now) || lease.Napped(c.ahead, at.Ahead)): // the reply came too late to be trusted
-		c.again = at.Now
+		c.resendAt = at.Now
 		return nil
 	case c.asks() && r.Units < c.least && r.Units >= c.keep && c.keep > 0: // refused, or the place or the grant has expired
 		was := *c
@@ -109,31 +109,31 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 		p.refused(at, &was)
 		return notify
 	}
-	return p.settle(at, *c, terms{r.Units, r.First, r.Last, min(r.May, p.hint)}, t)
+	return p.finishClaim(at, *c, grant{r.Units, r.First, r.Last, min(r.May, p.hint)}, t)
 }
 
 // placed handles the reply that the claim waits at the server.
 func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	c.placed = true
-	c.again = p.beat(at, c, r)
+	c.resendAt = p.beat(at, c, r)
 	if c.try { // it ends by then
 		c.end = t.Sent.Add(at.Heartbeat)
-		c.again = c.end
+		c.resendAt = c.end
 	} else {
 		at.Tier.EndTries(c.least)
 	}
 	notify = p.confirm(at, c, r, t)
-	p.mayKeep(at, r.May)
+	p.limitKept(at, r.May)
 	return notify
 }
 
-// mayKeep handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
+// limitKept handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
 // a message has overtaken the reply.
-func (p *Plan) mayKeep(at *Moment, may int) {
-	if may = min(may, p.hint); may == backend.Unlimited {
+func (p *Plan) limitKept(at *Moment, keepAtMost int) {
+	if keepAtMost = min(keepAtMost, p.hint); keepAtMost == backend.Unlimited {
 		p.unask(at)
-	} else if may < p.units {
-		p.beAsked(at, may)
+	} else if keepAtMost < p.units {
+		p.contend(at, keepAtMost)
 	}
 }
 
@@ -172,15 +172,15 @@ func (p *Plan) confirm(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 	return nil
 }
 
-// terms are the units that end a claim, from a reply or a push.
-type terms struct {
+// A grant is the units that end a claim, from a reply or a push.
+type grant struct {
 	units       int
 	first, last backend.Token
-	may         int
+	keepAtMost  int
 }
 
 // tier converts x for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
-func (x terms) tier(until time.Duration) sharedqueue.Terms {
+func (x grant) tier(until time.Duration) sharedqueue.Terms {
 	t := sharedqueue.Terms{Units: x.units, Until: until}
 	if x.units == sharedqueue.All {
 		t.First, t.Last = uint64(x.first), uint64(x.last)
@@ -190,31 +190,31 @@ func (x terms) tier(until time.Duration) sharedqueue.Terms {
 	return t
 }
 
-// settle ends the claim c: the session has x.units. The users who wait are admitted before the session starts to
+// finishClaim ends the claim c: the session has x.units. The users who wait are admitted before the session starts to
 // turn newcomers away for another session.
-func (p *Plan) settle(at *Moment, c claim, x terms, t lease.Lease) (notify func()) {
-	if x.units < c.keep || p.units > 0 && !p.trust.Trusted(at.Now) {
+func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify func()) {
+	if g.units < c.keep || p.units > 0 && !p.trust.Trusted(at.Now) {
 		return p.lose(at, "the server no longer had it")
 	}
 	p.end()
-	p.epoch, p.owes = c.epoch, false
-	if p.asked && x.units == p.units && x.may < x.units && (c.probe || p.kind == backend.Permits && x.units == c.keep) {
-		p.stillAsked(at, x.may, t)
+	p.epoch, p.unsettled = c.epoch, false
+	if p.contended && g.units == p.units && g.keepAtMost < g.units && (c.probe || p.kind == backend.Permits && g.units == c.keep) {
+		p.stillContended(at, g.keepAtMost, t)
 		return nil
 	}
-	p.asked, p.topUp = false, time.Time{}
-	p.lowered = p.lowered && (x.units == c.keep || c.limit > p.limit)
-	p.have(x.units)
-	if x.units > 0 {
+	p.contended, p.topUp = false, time.Time{}
+	p.lowered = p.lowered && (g.units == c.keep || c.limit > p.limit)
+	p.have(g.units)
+	if g.units > 0 {
 		if c.keep == 0 {
-			p.under = x.first
+			p.under = g.first
 		}
-		p.admit(at, x, t)
+		p.admit(at, g, t)
 	}
-	if x.may < p.units {
-		p.beAsked(at, x.may)
+	if g.keepAtMost < p.units {
+		p.contend(at, g.keepAtMost)
 	}
-	if c.asks() && x.units >= c.least {
+	if c.asks() && g.units >= c.least {
 		at.Tier.EndTries(c.least)
 	} else {
 		p.refused(at, &c)
@@ -222,23 +222,23 @@ func (p *Plan) settle(at *Moment, c claim, x terms, t lease.Lease) (notify func(
 	return nil
 }
 
-// stillAsked handles a reply that says another session still waits. It admits no user and starts no new turn.
-func (p *Plan) stillAsked(at *Moment, may int, t lease.Lease) {
+// stillContended handles a reply that says another session still waits. It admits no user and starts no new turn.
+func (p *Plan) stillContended(at *Moment, keepAtMost int, t lease.Lease) {
 	p.topUp = at.Now.Add(at.Heartbeat)
 	p.extend(at, t)
-	p.beAsked(at, may)
+	p.contend(at, keepAtMost)
 	at.Tier.EndTries(0)
 }
 
 // admit hands the granted units to the users who wait.
-func (p *Plan) admit(at *Moment, x terms, t lease.Lease) {
+func (p *Plan) admit(at *Moment, g grant, t lease.Lease) {
 	p.trust = t
-	at.Saw(x.last)
-	if x.units < backend.AllUnits {
-		x.first = max(x.first, p.known) // the server can have forgotten a write
+	at.Saw(g.last)
+	if g.units < backend.AllUnits {
+		g.first = max(g.first, p.known) // the server can have forgotten a write
 	}
-	p.known, p.block = max(p.known, x.first), x.last
-	at.Tier.Settle(x.tier(t.Until().Sub(at.Opened)))
+	p.known, p.block = max(p.known, g.first), g.last
+	at.Tier.Settle(g.tier(t.Until().Sub(at.Opened)))
 }
 
 // Pushed handles a grant that the server pushed. A claim that keeps units has it confirmed by a copy: if the message was
@@ -247,21 +247,21 @@ func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 	switch c := &p.claim; {
 	case !p.Awaits(g.Epoch) || !c.asks():
 	case c.try && g.Units < c.least && (!c.placed || g.Units != c.keep): // refused, but the reply has not come yet
-		c.again, c.repeat = time.Time{}, true
+		c.resendAt, c.repeat = time.Time{}, true
 		s.Look = true
 	case c.try && g.Units < c.least: // the others use what they have
 		was := *c
 		p.end()
-		p.epoch, p.owes = was.epoch, false
+		p.epoch, p.unsettled = was.epoch, false
 		p.refused(at, &was)
 		s.Look = true
 	default:
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
 		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, at.Ahead) || t.Remaining(at.Now) < g.TTL/2 ||
 			!check.ShareGrant(p.kind, g, c.least, c.want, at.GrantTTL) {
-			c.again, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
+			c.resendAt, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
 		} else {
-			s.Notify = p.settle(at, *c, terms{g.Units, g.First, g.Last, min(g.May, p.hint)}, t)
+			s.Notify = p.finishClaim(at, *c, grant{g.Units, g.First, g.Last, min(g.May, p.hint)}, t)
 		}
 		s.Look = true
 	}

@@ -21,8 +21,8 @@ type Tier interface {
 	Settle(t sharedqueue.Terms)
 	// Trust prolongs the trust in the units.
 	Trust(until time.Duration)
-	// Ask begins a turn: another session waits, and this one may keep may units.
-	Ask(may, passes int, turnEnd time.Duration)
+	// Ask begins a turn: another session waits, and this one may keep keepAtMost units.
+	Ask(may, turnAdmissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
 	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
@@ -85,23 +85,23 @@ type Plan struct {
 	// of the present block. Later readers get a higher version, even if the server has forgotten the write.
 	known, block backend.Token
 
-	asked   bool // another session waits, and this one may keep may units
-	may     int
-	turnEnd time.Time
-	hint    int       // the lowest may of the messages since the latest copy was sent
-	share   int       // of a semaphore: the session's share, from the last reply
-	limit   int       // of a semaphore: its limit at the latest look
-	lowered bool      // the limit was lowered, and the server has granted nothing under the new one yet
-	answer  uint64    // the try that asked whether the units are in use; 0: none
-	topUp   time.Time // when to ask whether another session still waits
-	rest    time.Time // when to check whether read units are idle
+	contended  bool // another session waits, and this one may keep keepAtMost units
+	keepAtMost int
+	turnEnd    time.Time
+	hint       int       // the lowest keepAtMost of the messages since the latest copy was sent
+	share      int       // of a semaphore: the session's share, from the last reply
+	limit      int       // of a semaphore: its limit at the latest look
+	lowered    bool      // the limit was lowered, and the server has granted nothing under the new one yet
+	answer     uint64    // the try that asked whether the units are in use; 0: none
+	topUp      time.Time // when to ask whether another session still waits
+	rest       time.Time // when to check whether read units are idle
 
 	// The session's claim.
 	claim     claim
 	claiming  bool      // the claim is under way
 	last      uint64    // the latest epoch that was used
-	owes      bool      // the server may have units or a place of the session that it does not count on
-	retryOwed time.Time // owed units are not given back again before this: the server refused
+	unsettled bool      // the server may have units or a place of the session that it does not count on
+	retryAt   time.Time // unsettled units are not given back again before this: the server refused
 	giveUp    time.Time // when everything owed has expired
 }
 
@@ -118,7 +118,7 @@ type claim struct {
 	placed            bool          // the last reply said that it waits at the server
 	pressed           bool          // the beat after the grace was scheduled
 	tries             int           // consecutive copies without a reply
-	again             time.Time
+	resendAt          time.Time
 	end               time.Time // of a try that is placed: it ends then, though not all have answered
 	repeat            bool      // the session was reconnected since the latest copy was sent
 }
@@ -140,7 +140,7 @@ func (p *Plan) current() *claim {
 func (p *Plan) end() { p.claim, p.claiming = claim{}, false }
 
 // Idle reports whether the session has nothing of the name, and the server nothing that the session knows of.
-func (p *Plan) Idle() bool { return p.units == 0 && !p.claiming && !p.owes }
+func (p *Plan) Idle() bool { return p.units == 0 && !p.claiming && !p.unsettled }
 
 // Claims reports whether a claim is under way.
 func (p *Plan) Claims() bool { return p.claiming }
@@ -160,10 +160,10 @@ func (p *Plan) Recall(known backend.Token) { p.known = known }
 // Settled returns the units that the server should have for this session. settled is false if it may have them under a later
 // epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
 func (p *Plan) Settled() (h backend.SharedHolder, settled bool) {
-	return backend.SharedHolder{Epoch: p.epoch, Units: p.units, Under: p.under}, p.settled()
+	return backend.SharedHolder{Epoch: p.epoch, Units: p.units, Under: p.under}, p.isSettled()
 }
 
-func (p *Plan) settled() bool { return !p.claiming && !p.owes }
+func (p *Plan) isSettled() bool { return !p.claiming && !p.unsettled }
 
 // Until returns the end of the trust in the units and the next moment at which it must be renewed or given up, the zero
 // time without units.
@@ -185,7 +185,7 @@ func (p *Plan) Expire(at *Moment) (s Step) {
 // Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
 // reports whether it did.
 func (p *Plan) Refute(at *Moment, epoch uint64, why string) (s Step, lost bool) {
-	if lost = p.units > 0 && p.settled() && p.epoch == epoch; lost {
+	if lost = p.units > 0 && p.isSettled() && p.epoch == epoch; lost {
 		s = p.Lose(at, why)
 	}
 	return s, lost
@@ -203,21 +203,21 @@ func (p *Plan) Close() Step {
 // Repeat has one more copy of the claim sent, after the copy under way if there is one.
 func (p *Plan) Repeat() (s Step) {
 	if p.claiming {
-		p.claim.again, p.claim.repeat, s.Look = time.Time{}, true, true
+		p.claim.resendAt, p.claim.repeat, s.Look = time.Time{}, true, true
 	}
 	return s
 }
 
-// Wanted handles the message that another session waits, or tries if try is not 0, or waits no more if may is Unlimited.
+// Wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.
 // It may refer to units whose grant has not come in yet.
-func (p *Plan) Wanted(at *Moment, may int, try uint64) (s Step) {
-	if may == backend.Unlimited && try == 0 {
+func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
+	if keepAtMost == backend.Unlimited && try == 0 {
 		s.Look = p.unask(at)
 		return s
 	}
-	p.hint = min(p.hint, may)
-	if p.units > may {
-		p.beAsked(at, may)
+	p.hint = min(p.hint, keepAtMost)
+	if p.units > keepAtMost {
+		p.contend(at, keepAtMost)
 	}
 	if p.units > 0 || p.claiming { // the units may be under way
 		p.answer = try
@@ -229,27 +229,27 @@ func (p *Plan) Wanted(at *Moment, may int, try uint64) (s Step) {
 // unask ends what beAsked began.
 func (p *Plan) unask(at *Moment) (look bool) {
 	p.hint, p.answer = backend.Unlimited, 0
-	if look = p.asked; look {
-		p.asked, p.may = false, 0
+	if look = p.contended; look {
+		p.contended, p.keepAtMost = false, 0
 		at.Tier.Unask()
 	}
 	return look
 }
 
-// beAsked begins a turn, or changes how many units may be kept in it.
-func (p *Plan) beAsked(at *Moment, may int) {
-	if p.asked && may == p.may {
+// contend begins a turn, or changes how many units may be kept in it.
+func (p *Plan) contend(at *Moment, keepAtMost int) {
+	if p.contended && keepAtMost == p.keepAtMost {
 		return
 	}
-	if !p.asked {
+	if !p.contended {
 		p.turnEnd, p.topUp = at.Now.Add(at.Turn), at.Now.Add(at.Heartbeat)
 	}
-	p.asked, p.may = true, may
-	at.Tier.Ask(may, passes, p.turnEnd.Sub(at.Opened))
+	p.contended, p.keepAtMost = true, keepAtMost
+	at.Tier.Ask(keepAtMost, turnAdmissions, p.turnEnd.Sub(at.Opened))
 }
 
-// passes is how many of its callers a session admits while another session waits.
-const passes = 64
+// turnAdmissions is how many of its callers a session admits while another session waits.
+const turnAdmissions = 64
 
 // extend sets the lease of the units, unless the present one is longer.
 func (p *Plan) extend(at *Moment, t lease.Lease) {
@@ -264,16 +264,16 @@ func (p *Plan) extend(at *Moment, t lease.Lease) {
 func (p *Plan) have(units int) {
 	if p.units = units; units == 0 {
 		p.trust, p.under, p.renewalFailed, p.rest = lease.Lease{}, 0, false, time.Time{}
-		p.asked, p.may = false, 0
+		p.contended, p.keepAtMost = false, 0
 	}
 }
 
 // lose takes the units from all users. The driver calls the returned function without a mutex; it notifies the
-// users. Units that the server may still have are owed. A claim that keeps units is over.
+// users. Units that the server may still have are unsettled. A claim that keeps units is over.
 func (p *Plan) lose(at *Moment, why string) (notify func()) {
 	notify = at.Tier.Lose(why)
 	if p.units > 0 {
-		p.owe(at)
+		p.markUnsettled(at)
 	}
 	if p.units == backend.AllUnits {
 		p.known = max(p.known, p.block) // it is not known which of them were used
@@ -281,13 +281,13 @@ func (p *Plan) lose(at *Moment, why string) (notify func()) {
 	p.have(0)
 	if p.claiming && p.claim.keep > 0 {
 		p.end()
-		p.owe(at)
+		p.markUnsettled(at)
 	}
 	return notify
 }
 
-// owe notes that the server may have units or a place of the session that it does not count on.
-func (p *Plan) owe(at *Moment) {
-	p.owes = true
+// markUnsettled records that the server may have units or a place of the session that it does not count on.
+func (p *Plan) markUnsettled(at *Moment) {
+	p.unsettled = true
 	p.giveUp = at.Now.Add(at.Lease + at.Patience + at.CommandTimeout)
 }
