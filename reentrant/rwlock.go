@@ -176,10 +176,10 @@ func (l *RWLock) take(ctx context.Context, mode Mode, t tier.Try) (g tier.Grant,
 }
 
 // exit gives up a hold of one side.
-func (l *RWLock) exit(ctx context.Context, op string, side Mode) error {
+func (l *RWLock) exit(ctx context.Context, op string, mode Mode) error {
 	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err == nil {
-		err = l.tier().Exit(ctx, owner, side)
+		err = l.tier().Exit(ctx, owner, mode)
 	}
 	return l.error(op, err)
 }

@@ -2,7 +2,7 @@ package sharedqueue
 
 // Inside calls f for owners that are inside, with the side that they are on, for so many at most: first the writer. f is
 // called with the queue's mutex held: it must not block, nor call the queue. token is the writer's.
-func (rw *RW[O]) Inside(most int, f func(owner O, side Mode, token uint64)) {
+func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	rw.mu.Lock()
 	defer rw.unlock(0)
 	if rw.writes > 0 && most > 0 {

@@ -96,8 +96,8 @@ func (q *rwTier) heldFor(owner core.Owner) time.Duration {
 }
 
 // modeOf returns the mode in events of a claim in a local queue.
-func modeOf(side sharedqueue.Mode) core.Mode {
-	if side&sharedqueue.Write != 0 {
+func modeOf(mode sharedqueue.Mode) core.Mode {
+	if mode&sharedqueue.Write != 0 {
 		return core.ModeWrite
 	}
 	return core.ModeRead

@@ -68,8 +68,8 @@ func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Hold
 
 // holders returns the owners of this session that are inside.
 func (q *rwTier) holders() (all []core.Holder) {
-	q.Inside(mostHolders, func(owner core.Owner, side sharedqueue.Mode, token uint64) {
-		h := core.Holder{Session: q.session.ID, Owner: owner.String(), Mode: modeOf(side), Since: q.since[owner]}
+	q.Inside(mostHolders, func(owner core.Owner, mode sharedqueue.Mode, token uint64) {
+		h := core.Holder{Session: q.session.ID, Owner: owner.String(), Mode: modeOf(mode), Since: q.since[owner]}
 		if h.Since.IsZero() && token > 0 {
 			h.Since = core.TimeOf(backend.Token(token))
 		}

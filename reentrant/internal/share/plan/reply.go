@@ -179,18 +179,18 @@ type grant struct {
 	keepAtMost  int
 }
 
-// tier converts x for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
-func (x grant) tier(until time.Duration) sharedqueue.Terms {
-	t := sharedqueue.Terms{Units: x.units, Until: until}
-	if x.units == sharedqueue.All {
-		t.First, t.Last = uint64(x.first), uint64(x.last)
+// tier converts g for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
+func (g grant) tier(until time.Duration) sharedqueue.Terms {
+	t := sharedqueue.Terms{Units: g.units, Until: until}
+	if g.units == sharedqueue.All {
+		t.First, t.Last = uint64(g.first), uint64(g.last)
 	} else {
-		t.Token = uint64(x.first)
+		t.Token = uint64(g.first)
 	}
 	return t
 }
 
-// finishClaim ends the claim c: the session has x.units. The users who wait are admitted before the session starts to
+// finishClaim ends the claim c: the session has g.units. The users that wait are admitted before the session starts to
 // turn newcomers away for another session.
 func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify func()) {
 	if g.units < c.keep || p.units > 0 && !p.trust.Trusted(at.Now) {

@@ -22,7 +22,7 @@ type Tier interface {
 	// Trust prolongs the trust in the units.
 	Trust(until time.Duration)
 	// Ask begins a turn: another session waits, and this one may keep keepAtMost units.
-	Ask(may, turnAdmissions int, turnEnd time.Duration)
+	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
 	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
