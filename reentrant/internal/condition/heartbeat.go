@@ -34,54 +34,54 @@ func newHeartbeat(s *core.Session) *heartbeat {
 	}
 }
 
-func (v *heartbeat) start() { v.done.Go(v.watch) }
+func (h *heartbeat) start() { h.done.Go(h.watch) }
 
-func (v *heartbeat) stop() {
-	close(v.quit)
-	v.done.Wait()
+func (h *heartbeat) stop() {
+	close(h.quit)
+	h.done.Wait()
 }
 
 // add beats for a ticket from now on.
-func (v *heartbeat) add(t *Ticket) {
-	v.mu.Lock()
-	v.tickets[t] = false
-	v.mu.Unlock()
+func (h *heartbeat) add(t *Ticket) {
+	h.mu.Lock()
+	h.tickets[t] = false
+	h.mu.Unlock()
 	select {
-	case v.nudge <- struct{}{}:
+	case h.nudge <- struct{}{}:
 	default:
 	}
 }
 
 // beatNow sends the next beat at once: it reports signals whose messages were lost with the channel.
-func (v *heartbeat) beatNow() {
+func (h *heartbeat) beatNow() {
 	select {
-	case v.again <- struct{}{}:
+	case h.again <- struct{}{}:
 	default:
 	}
 }
 
 // acknowledge acknowledges a ticket's signal with the next beat.
-func (v *heartbeat) acknowledge(t *Ticket) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.tickets[t] = true
+func (h *heartbeat) acknowledge(t *Ticket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tickets[t] = true
 }
 
 // remove forgets a ticket: it was withdrawn, or its owner could not come back, and the signal goes to another waiter.
-func (v *heartbeat) remove(t *Ticket) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.tickets, t)
+func (h *heartbeat) remove(t *Ticket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.tickets, t)
 }
 
-func (v *heartbeat) watch() {
+func (h *heartbeat) watch() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	cfg := &v.core.Config
+	cfg := &h.core.Config
 	var last time.Time
 	for armed := false; ; {
 		switch {
-		case v.empty():
+		case h.empty():
 			timer.Stop()
 			armed, last = false, time.Time{}
 		case !armed: // one more ticket does not delay the beat
@@ -89,15 +89,15 @@ func (v *heartbeat) watch() {
 			armed = true
 		}
 		select {
-		case <-v.nudge:
+		case <-h.nudge:
 		case <-timer.C:
 			armed, last = false, time.Now()
-			v.beat()
-		case <-v.again:
+			h.beat()
+		case <-h.again:
 			armed, last = false, time.Now()
-			v.beat()
-		case <-v.quit:
-			v.beat() // acknowledges the signals that are left
+			h.beat()
+		case <-h.quit:
+			h.beat() // acknowledges the signals that are left
 			return
 		}
 	}
@@ -111,10 +111,10 @@ func since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-func (v *heartbeat) empty() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return len(v.tickets) == 0
+func (h *heartbeat) empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.tickets) == 0
 }
 
 // group is the tickets of one condition.
@@ -125,28 +125,28 @@ type group struct {
 
 // beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
 // the others.
-func (v *heartbeat) beat() {
-	limit := min(v.core.Config.CommandTimeout, v.core.Config.Heartbeat)
+func (h *heartbeat) beat() {
+	limit := min(h.core.Config.CommandTimeout, h.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var sent sync.WaitGroup
-	for g, tickets := range v.groups() {
+	for g, tickets := range h.groups() {
 		for _, part := range tickets.parts() {
-			sent.Go(func() { v.send(ctx, g, part) })
+			sent.Go(func() { h.send(ctx, g, part) })
 		}
 	}
 	sent.Wait()
 }
 
 // send sends one command of a beat.
-func (v *heartbeat) send(ctx context.Context, g group, tickets grouped) {
-	v.core.Counts.Commands.Add(1)
+func (h *heartbeat) send(ctx context.Context, g group, tickets grouped) {
+	h.core.Counts.Commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
 		return // the next one comes in time
 	}
 	for _, t := range tickets.served {
-		v.remove(t)
+		h.remove(t)
 	}
 	for i, t := range tickets.waiting {
 		if answers[i] != backend.Waited {
@@ -180,11 +180,11 @@ func (all grouped) parts() (parts []grouped) {
 	return parts
 }
 
-func (v *heartbeat) groups() map[group]grouped {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (h *heartbeat) groups() map[group]grouped {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	groups := make(map[group]grouped)
-	for t, served := range v.tickets {
+	for t, served := range h.tickets {
 		g := group{t.Remote, t.Name}
 		all := groups[g]
 		if served {

@@ -17,11 +17,11 @@ import (
 // has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
-func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
-	if e.s.core.Cohort(owner, t.Fixed) && e.inherit(ctx, l, owner, t) {
+func (st *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
+	if st.s.core.Cohort(owner, t.Fixed) && st.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
-	a := attempt{e: e, l: l, owner: owner, begun: time.Now()}
+	a := attempt{st: st, l: l, owner: owner, begun: time.Now()}
 	if !t.waitBegun.IsZero() {
 		a.begun = t.waitBegun
 	}
@@ -31,48 +31,48 @@ func (e *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
 // if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has waited
 // long is no longer in the processor's caches. Baton.
-func (e *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Try) bool {
+func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Try) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	e.mu.Lock()
-	if e.s.core.Abandoned.Load() {
-		e.mu.Unlock()
+	st.mu.Lock()
+	if st.s.core.Abandoned.Load() {
+		st.mu.Unlock()
 		return false
 	}
-	do, dropped := e.m.Inherit(&e.s.options, e.s.core.Age(), e.Queue.Len(), &owner)
+	do, dropped := st.m.Inherit(&st.s.options, st.s.core.Age(), st.Queue.Len(), &owner)
 	if do == machine.Settle {
-		e.settleLocked(ctx, l, t, max(t.holds, 1))
+		st.settleLocked(ctx, l, t, max(t.holds, 1))
 	}
-	e.mu.Unlock()
+	st.mu.Unlock()
 	if dropped {
-		e.s.PutState(e) // the reference of the idle hold
+		st.s.PutState(st) // the reference of the idle hold
 	}
 	return do == machine.Settle
 }
 
 // begin begins with the head, and with the first copy of its attempt. Baton.
 func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
-	e := a.e
-	h := e.headOf(a.owner, t)
-	sends := e.interrupted(ctx, nil) == nil
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	s := e.m.Begin(&at, &h)
+	st := a.st
+	h := st.headOf(a.owner, t)
+	sends := st.interrupted(ctx, nil) == nil
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	s := st.m.Begin(&at, &h)
 	if s.Do == machine.AskAnew && sends {
 		a.nextCopyLocked(time.Now())
 	}
-	e.mu.Unlock()
+	st.mu.Unlock()
 	if s.Dropped {
-		e.s.PutState(e) // the reference of the idle hold
+		st.s.PutState(st) // the reference of the idle hold
 	}
 	return s
 }
 
 // headOf returns how the owner wants the lock. Baton.
-func (e *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
+func (st *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
 	return machine.Head[core.Owner]{
-		Owner: owner, Cohort: e.s.core.Cohort(owner, t.Fixed), Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
+		Owner: owner, Cohort: st.s.core.Cohort(owner, t.Fixed), Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
 		Fixed: t.Fixed, Holds: t.holds, Ticket: t.ticket, Ahead: t.ahead, Deadline: t.Deadline,
 	}
 }
@@ -80,7 +80,7 @@ func (e *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
 // An attempt is what the driver knows of the head's attempt. It does not have the Try, which would then have to be
 // allocated: while its owner waits in the local queue it is on the stack.
 type attempt struct {
-	e     *State
+	st    *State
 	l     *Handle
 	owner core.Owner
 
@@ -101,7 +101,7 @@ type attempt struct {
 
 // drive carries out what the machine decides, until the head holds the lock or the call has ended. Baton.
 func (a *attempt) drive(ctx context.Context, t *Try, s machine.Step) (bool, error) {
-	e := a.e
+	st := a.st
 	for {
 		switch s.Do {
 		case machine.Settle:
@@ -112,27 +112,27 @@ func (a *attempt) drive(ctx context.Context, t *Try, s machine.Step) (bool, erro
 				return a.got, a.err
 			}
 			if s = a.step; err != nil {
-				e.leave(s)
+				st.leave(s)
 				return false, err
 			}
 			continue
 		case machine.Park:
 			if !s.Woken {
-				e.park(ctx, t, s.TTL)
+				st.park(ctx, t, s.TTL)
 			}
 		case machine.Pause:
-			core.Pause(ctx, s.Wait, e.s.core.Closing)
+			core.Pause(ctx, s.Wait, st.s.core.Closing)
 		default: // Leave, PassOn
-			e.leave(s)
-			return false, e.abandoned()
+			st.leave(s)
+			return false, st.abandoned()
 		}
 		s = a.woken(ctx, t)
 	}
 }
 
 // abandoned returns ErrClosed if the session has given up its holds, so that no owner gets one.
-func (e *State) abandoned() error {
-	if e.s.core.Abandoned.Load() {
+func (st *State) abandoned() error {
+	if st.s.core.Abandoned.Load() {
 		return core.ErrClosed
 	}
 	return nil
@@ -149,18 +149,18 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 			return a.mayAsk(ctx, t, last)
 		},
 		Insists: t.outlasts,
-		Closing: a.e.s.core.Closing,
+		Closing: a.st.s.core.Closing,
 		Tried:   a.tried,
 	}
 	if !t.Waits {
 		p.Tries = 1
 	}
 	if !t.Deadline.IsZero() {
-		limit := a.e.s.core.Config.CommandTimeout
+		limit := a.st.s.core.Config.CommandTimeout
 		p.Limit = func(sent time.Time) time.Time { return sent.Add(t.within(limit, limit/8)) }
 		p.Shorten = func(pause time.Duration) time.Duration { return t.within(pause, 0) }
 	}
-	err := a.e.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) error { return a.send(ctx, call, t, c) })
+	err := a.st.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) error { return a.send(ctx, call, t, c) })
 	if err != nil {
 		err = core.MergeOutcome(earlier, err)
 	}
@@ -170,7 +170,7 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 // mayAsk is called before each copy of an attempt. It returns an error if none is to be sent: the call has then ended, and
 // the baton has been passed on. last is the latest error, nil if the latest reply was that another owner has the lock.
 func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
-	e := a.e
+	st := a.st
 	again := a.asked
 	a.asked, a.last = true, last
 	if a.next { // it is checked already
@@ -178,27 +178,27 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	}
 	if again {
 		a.reportLongWait(ctx, t, last)
-		switch e.giveWay(ctx, a.owner, t) {
+		switch st.giveWay(ctx, a.owner, t) {
 		case localqueue.Busy:
 		case localqueue.Claimed: // the Resume that went first may have taken the lock
 			a.overtaken(t)
 		case localqueue.Reentered: // the Resume was of this very owner
-			defer e.s.PutState(e)
-			return a.end(e.addHolds(ctx, a.owner, t))
+			defer st.s.PutState(st)
+			return a.end(st.addHolds(ctx, a.owner, t))
 		default: // another owner has the baton, and this one has left the queue
-			e.s.PutState(e)
-			if err := e.interrupted(ctx, last); err != nil {
+			st.s.PutState(st)
+			if err := st.interrupted(ctx, last); err != nil {
 				return a.end(false, err)
 			}
 			return a.end(false, last) // the time was up
 		}
 	}
-	if err := e.interrupted(ctx, last); err != nil {
-		e.giveUp()
+	if err := st.interrupted(ctx, last); err != nil {
+		st.giveUp()
 		return a.end(false, err)
 	}
 	if again && t.Expired() {
-		e.giveUp()
+		st.giveUp()
 		return a.end(false, last) // nil if the last reply was that another owner has the lock
 	}
 	return nil
@@ -212,20 +212,20 @@ func (a *attempt) end(got bool, err error) error {
 
 // overtaken begins anew with a head that let a Resume go first, and has the baton again. Baton.
 func (a *attempt) overtaken(t *Try) {
-	e := a.e
-	h := e.headOf(a.owner, t)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	at := e.moment(e.s.core.Age())
-	e.m.Overtaken(&at, &h)
+	st := a.st
+	h := st.headOf(a.owner, t)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := st.moment(st.s.core.Age())
+	st.m.Overtaken(&at, &h)
 }
 
 // addHolds adds the head's holds to those that a Resume got for the same owner. Baton of the owner's operation.
-func (e *State) addHolds(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+func (st *State) addHolds(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
 	if t.holds == 0 {
-		return e.reenter(ctx, owner, t)
+		return st.reenter(ctx, owner, t)
 	}
-	err := e.restoreHolds(ctx, owner, t)
+	err := st.restoreHolds(ctx, owner, t)
 	return err == nil, err
 }
 
@@ -248,9 +248,9 @@ func (t *Try) within(d, least time.Duration) time.Duration {
 
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
 // even if ctx has not ended yet: no command could be sent.
-func (e *State) interrupted(ctx context.Context, last error) error {
+func (st *State) interrupted(ctx context.Context, last error) error {
 	select {
-	case <-e.s.core.Closing:
+	case <-st.s.core.Closing:
 		return core.MergeOutcome(last, core.ErrClosed)
 	default:
 	}
@@ -263,30 +263,30 @@ func (e *State) interrupted(ctx context.Context, last error) error {
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
 // holder.
 func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
-	e := a.e
-	if t.reportedWait || time.Since(a.begun) < e.s.core.Config.Lease {
+	st := a.st
+	if t.reportedWait || time.Since(a.begun) < st.s.core.Config.Lease {
 		return
 	}
 	t.reportedWait = true
-	event := core.Event{Kind: core.EventWaitingLong, Lock: e.name, Owner: a.owner}
-	if last == nil && e.s.core.TakesWarnings() {
-		limit := e.s.core.Config.CommandTimeout
-		seen := e.s.core.AskForHolder(e.remote, t.within(limit, limit/8))
+	event := core.Event{Kind: core.EventWaitingLong, Lock: st.name, Owner: a.owner}
+	if last == nil && st.s.core.TakesWarnings() {
+		limit := st.s.core.Config.CommandTimeout
+		seen := st.s.core.AskForHolder(st.remote, t.within(limit, limit/8))
 		seen.Err = nil
 		seen.Into(&event)
 	}
 	event.Err = last
-	e.s.core.ReportLongWait(core.RunningIn(ctx), event, a.begun)
+	st.s.core.ReportLongWait(core.RunningIn(ctx), event, a.begun)
 }
 
 // send sends one copy of the attempt.
 func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
-	e := a.e
+	st := a.st
 	if !a.next {
 		a.nextCopy(c.Sent)
 	}
 	a.next = false
-	reply, err := e.remote.Acquire(call, a.req)
+	reply, err := st.remote.Acquire(call, a.req)
 	if err == nil {
 		err = check.Acquire(&reply)
 	} else {
@@ -303,87 +303,87 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 
 // nextCopy begins a copy of the attempt. Baton.
 func (a *attempt) nextCopy(now time.Time) {
-	a.e.mu.Lock()
-	defer a.e.mu.Unlock()
+	a.st.mu.Lock()
+	defer a.st.mu.Unlock()
 	a.nextCopyLocked(now)
 }
 
 // nextCopyLocked is nextCopy with the mutex held.
 func (a *attempt) nextCopyLocked(now time.Time) {
-	e := a.e
-	at := e.momentOfCommand(now, a.owner)
+	st := a.st
+	at := st.momentOfCommand(now, a.owner)
 	next := uint64(0)
-	if e.m.Phase() == machine.Begun {
-		next = e.s.core.Epochs.Add(1)
-		e.forgetWake()
+	if st.m.Phase() == machine.Begun {
+		next = st.s.core.Epochs.Add(1)
+		st.forgetWake()
 	}
-	e.m.Send(&at, next)
-	a.req, a.next = e.m.AcquireRequest(&at), true
+	st.m.Send(&at, next)
+	a.req, a.next = st.m.AcquireRequest(&at), true
 }
 
 // noteOutage has the log say that the server is silent, or no longer is.
 func (a *attempt) noteOutage(t *Try, err error) {
-	c := a.e.s.core
+	c := a.st.s.core
 	switch {
 	case err == nil:
 		a.inOutage = false
-		c.Outages.Answered(a.e.name)
+		c.Outages.Answered(a.st.name)
 	case t.Waits:
-		a.inOutage = c.NoteOutage(a.e.name, err, !a.inOutage) || a.inOutage
+		a.inOutage = c.NoteOutage(a.st.name, err, !a.inOutage) || a.inOutage
 	}
 }
 
 // replied handles Redis's reply.
 func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireReply) {
-	e := a.e
-	e.mu.Lock()
-	at := e.momentOfCommand(time.Now(), a.owner)
-	a.step = e.m.Replied(&at, reply)
+	st := a.st
+	st.mu.Lock()
+	at := st.momentOfCommand(time.Now(), a.owner)
+	a.step = st.m.Replied(&at, reply)
 	a.settleLocked(ctx, t, &a.step)
-	e.mu.Unlock()
+	st.mu.Unlock()
 	if reply.Status == backend.Waiting {
 		a.last, a.tried = nil, 1
 	}
 	if a.step.Yielded {
-		e.s.core.Counts.Yields.Add(1)
-		e.s.core.Report(context.Background(), core.Event{Kind: core.EventYielded, Lock: e.name})
+		st.s.core.Counts.Yields.Add(1)
+		st.s.core.Report(context.Background(), core.Event{Kind: core.EventYielded, Lock: st.name})
 	}
 }
 
 // unanswered handles a copy without a reply. If that ends the attempt, the repetition ends too.
 func (a *attempt) unanswered(t *Try, err error) {
-	e := a.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	at := e.moment(e.s.core.Age())
-	a.step = e.m.Unanswered(&at, machine.Failure{Unknown: backend.OutcomeUnknown(err), Refused: backend.Refused(err) && !t.outlasts(err)})
+	st := a.st
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := st.moment(st.s.core.Age())
+	a.step = st.m.Unanswered(&at, machine.Failure{Unknown: backend.OutcomeUnknown(err), Refused: backend.Refused(err) && !t.outlasts(err)})
 }
 
 // woken handles the end of a pause. Baton.
 func (a *attempt) woken(ctx context.Context, t *Try) machine.Step {
-	e := a.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	at := e.momentOfCommand(time.Now(), a.owner)
-	s := e.m.Woken(&at)
+	st := a.st
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := st.momentOfCommand(time.Now(), a.owner)
+	s := st.m.Woken(&at)
 	a.settleLocked(ctx, t, &s)
 	return s
 }
 
-// settleLocked makes the head the holder if the step says so. e.mu is held.
+// settleLocked makes the head the holder if the step says so. st.mu is held.
 func (a *attempt) settleLocked(ctx context.Context, t *Try, s *machine.Step) {
 	if s.Do == machine.Settle {
-		a.e.trustLocked()
-		a.e.settleLocked(ctx, a.l, t, s.Holds)
-		a.e.startUpkeepLocked(newNote(t.note), s.Check)
+		a.st.trustLocked()
+		a.st.settleLocked(ctx, a.l, t, s.Holds)
+		a.st.startUpkeepLocked(newNote(t.note), s.Check)
 	}
 }
 
 // park waits until the head is woken, or until it must ask Redis again: at the next heartbeat, or when the holder's
 // lease ends if that is sooner. The jitter keeps waiters from asking all at once. ttl is the rest of the holder's lease,
 // negative if that is not known.
-func (e *State) park(ctx context.Context, t *Try, ttl time.Duration) {
-	cfg := &e.s.core.Config
+func (st *State) park(ctx context.Context, t *Try, ttl time.Duration) {
+	cfg := &st.s.core.Config
 	wait := cfg.Heartbeat - cfg.Jitter(cfg.Heartbeat/8)
 	if ttl >= 0 && ttl < wait {
 		wait = ttl + time.Millisecond + cfg.Jitter(time.Millisecond)
@@ -391,76 +391,76 @@ func (e *State) park(ctx context.Context, t *Try, ttl time.Duration) {
 	if !t.Deadline.IsZero() {
 		wait = min(wait, time.Until(t.Deadline))
 	}
-	if e.timer == nil {
-		e.timer = time.NewTimer(wait)
+	if st.timer == nil {
+		st.timer = time.NewTimer(wait)
 	} else {
-		e.timer.Reset(wait)
+		st.timer.Reset(wait)
 	}
-	defer e.timer.Stop()
+	defer st.timer.Stop()
 	select {
-	case <-e.wake:
-	case <-e.timer.C:
+	case <-st.wake:
+	case <-st.timer.C:
 	case <-ctx.Done():
-	case <-e.s.core.Closing:
+	case <-st.s.core.Closing:
 	}
 }
 
 // giveUp ends an attempt that got no hold. Baton.
-func (e *State) giveUp() {
-	e.mu.Lock()
-	s := e.m.GiveUp()
-	e.mu.Unlock()
-	e.leave(s)
+func (st *State) giveUp() {
+	st.mu.Lock()
+	s := st.m.GiveUp()
+	st.mu.Unlock()
+	st.leave(s)
 }
 
 // leave carries out the step that ends what the goroutine with the baton does. Baton, which is passed on.
-func (e *State) leave(s machine.Step) {
+func (st *State) leave(s machine.Step) {
 	if s.Do == machine.PassOn {
-		e.passOn()
+		st.passOn()
 		return
 	}
-	e.Queue.Leave()
-	e.s.PutState(e)
+	st.Queue.Leave()
+	st.s.PutState(st)
 }
 
 // passOn passes the baton to the next owner, which takes over what Redis has for the session, such as its place among the
 // waiters. If there is none, it passes the baton and its reference to a clean-up in the background, so that a caller whose
 // context ended does not wait for Redis.
-func (e *State) passOn() {
-	e.mu.Lock()
-	passed := e.Queue.Pass()
+func (st *State) passOn() {
+	st.mu.Lock()
+	passed := st.Queue.Pass()
 	if !passed {
-		e.startCleaningLocked()
+		st.startCleaningLocked()
 	}
-	e.mu.Unlock()
+	st.mu.Unlock()
 	if passed {
-		e.s.PutState(e)
+		st.s.PutState(st)
 		return
 	}
-	e.s.core.Cleaner.Do(e.cleanUp)
+	st.s.core.Cleaner.Do(st.cleanUp)
 }
 
-// startCleaningLocked gives the baton to a clean-up. e.mu is held.
-func (e *State) startCleaningLocked() {
-	e.m.Clean()
-	e.cleaning, e.cleaningSince = make(chan struct{}), e.s.core.Age()
+// startCleaningLocked gives the baton to a clean-up. st.mu is held.
+func (st *State) startCleaningLocked() {
+	st.m.Clean()
+	st.cleaning, st.cleaningSince = make(chan struct{}), st.s.core.Age()
 }
 
 // cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
 // It waits no longer than ReleaseTime: the epoch of the next attempt is higher than that of anything left.
-func (e *State) cleanUp() {
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	req := e.m.ReleaseRequest(&at)
-	e.mu.Unlock()
-	if err := e.release(context.Background(), req); err != nil && !errors.Is(err, core.ErrLost) && !e.s.core.Outages.Add(e.name) {
-		e.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", e.name), slog.Any("error", err))
+func (st *State) cleanUp() {
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	req := st.m.ReleaseRequest(&at)
+	st.mu.Unlock()
+	if err := st.release(context.Background(), req); err != nil && !errors.Is(err, core.ErrLost) && !st.s.core.Outages.Add(st.name) {
+		st.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", st.name), slog.Any("error", err))
 	}
-	e.mu.Lock()
-	done := e.cleaning
-	e.cleaning = nil
-	e.Queue.Leave()
-	e.mu.Unlock()
+	st.mu.Lock()
+	done := st.cleaning
+	st.cleaning = nil
+	st.Queue.Leave()
+	st.mu.Unlock()
 	close(done)
-	e.s.PutState(e)
+	st.s.PutState(st)
 }

@@ -26,17 +26,17 @@ import (
 // ReenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
 func (l *Handle) ReenterFast(ctx context.Context) bool {
-	e, _ := l.ownState(goid.Get())
-	if e == nil || !e.cohort.Load() || ctx == nil || l.Room.core.Reporting || ctx.Err() != nil {
+	st, _ := l.ownState(goid.Get())
+	if st == nil || !st.cohort.Load() || ctx == nil || l.Room.core.Reporting || ctx.Err() != nil {
 		return false
 	}
 	owner := core.CurrentOwner(ctx)
 	if core.IsShared(owner) {
 		return false
 	}
-	_, ok := e.Queue.Reenter(owner)
+	_, ok := st.Queue.Reenter(owner)
 	if ok {
-		e.s.core.Counts.Reentries.Add(1)
+		st.s.core.Counts.Reentries.Add(1)
 	}
 	return ok
 }
@@ -47,38 +47,38 @@ func (l *Handle) ReenterFast(ctx context.Context) bool {
 
 // startDismissal reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
 // with a reference to the lock state.
-func (e *State) startDismissal() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.m.Dismiss().Do == machine.Dismiss
+func (st *State) startDismissal() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.m.Dismiss().Do == machine.Dismiss
 }
 
 // stopLingering gives back an idle hold. It comes with a reference to the lock state.
-func (e *State) stopLingering() {
-	if e.claimLingering() {
-		e.cleanUp() // with the reference of the hold
+func (st *State) stopLingering() {
+	if st.claimLingering() {
+		st.cleanUp() // with the reference of the hold
 	}
-	e.s.PutState(e)
+	st.s.PutState(st)
 }
 
 // claimLingering takes the baton for a clean-up, if the hold still lingers.
-func (e *State) claimLingering() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.m.Arrive() || e.Queue.TryClaim(core.Owner{}, localqueue.Fair) != localqueue.Claimed {
+func (st *State) claimLingering() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.m.Arrive() || st.Queue.TryClaim(core.Owner{}, localqueue.Fair) != localqueue.Claimed {
 		return false // an owner is about to inherit it
 	}
-	e.startCleaningLocked()
+	st.startCleaningLocked()
 	return true
 }
 
 // noteWanted notes that another session waits for the hold with an epoch. It reports what startDismissal does.
-func (e *State) noteWanted(epoch uint64) (dismissed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch e.m.Wanted(epoch).Do {
+func (st *State) noteWanted(epoch uint64) (dismissed bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch st.m.Wanted(epoch).Do {
 	case machine.Notify:
-		e.closeWantedLocked()
+		st.closeWantedLocked()
 	case machine.Dismiss:
 		return true
 	}

@@ -8,18 +8,18 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with e.mu
+// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with st.mu
 // held, or with the baton of the hold, so that the events of a lock have an order.
-func (e *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
-	e.s.core.Report(ctx, core.Event{Kind: kind, Lock: e.name, Owner: e.m.Owner(), Token: e.m.Token(), Wait: time.Since(t.Begun)})
+func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
+	st.s.core.Report(ctx, core.Event{Kind: kind, Lock: st.name, Owner: st.m.Owner(), Token: st.m.Token(), Wait: time.Since(t.Begun)})
 }
 
 // reportLost reports that a hold is lost.
 func (s *Room) reportLost(name string, h *Hold, why string) {
 	s.core.Counts.Lost.Add(1)
-	e := core.Event{Kind: core.EventLost, Lock: name, Owner: h.Owner, Token: h.Token, Err: fmt.Errorf("%w (%s)", core.ErrLost, why)}
+	lost := core.Event{Kind: core.EventLost, Lock: name, Owner: h.Owner, Token: h.Token, Err: fmt.Errorf("%w (%s)", core.ErrLost, why)}
 	if !h.since.IsZero() {
-		e.Held = time.Since(h.since)
+		lost.Held = time.Since(h.since)
 	}
-	s.core.Report(context.Background(), e)
+	s.core.Report(context.Background(), lost)
 }

@@ -28,30 +28,30 @@ type Handle struct {
 
 // NotifierOf returns the notifier of an owner's hold; nil if it has none.
 func (l *Handle) NotifierOf(owner core.Owner) *core.LossNotifier {
-	e := l.Room.FindState(l.Name)
-	if e == nil {
+	st := l.Room.FindState(l.Name)
+	if st == nil {
 		return nil
 	}
-	defer l.Room.PutState(e)
-	if _, held := e.heldBy(owner); !held {
+	defer l.Room.PutState(st)
+	if _, held := st.heldBy(owner); !held {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.m.Owned() || e.m.Owner() != owner {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.m.Owned() || st.m.Owner() != owner {
 		return nil
 	}
-	if e.info.notifier == nil {
-		e.info.notifier = core.NewLossNotifier()
+	if st.info.notifier == nil {
+		st.info.notifier = core.NewLossNotifier()
 	}
-	return e.info.notifier
+	return st.info.notifier
 }
 
 // HoldsOf returns how many times an owner holds the lock.
 func (l *Handle) HoldsOf(owner core.Owner) (holds int) {
-	l.WithState(func(e *State) {
-		if _, ok := e.heldBy(owner); ok {
-			holds = e.Queue.HoldCount(owner)
+	l.WithState(func(st *State) {
+		if _, ok := st.heldBy(owner); ok {
+			holds = st.Queue.HoldCount(owner)
 		}
 	})
 	return holds
@@ -60,8 +60,8 @@ func (l *Handle) HoldsOf(owner core.Owner) (holds int) {
 // OwnHold returns an owner's hold.
 func (l *Handle) OwnHold(owner core.Owner) (h Hold, err error) {
 	held, lost := false, false
-	l.WithState(func(e *State) {
-		if h, held = e.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
+	l.WithState(func(st *State) {
+		if h, held = st.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
 			lost = h.belongsTo(owner)
 		}
 	})
@@ -76,21 +76,21 @@ func (l *Handle) OwnHold(owner core.Owner) (h Hold, err error) {
 
 // Shorten shortens the trust in the hold with an epoch to the rest of its lease, as a reply reported it.
 func (l *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
-	l.WithState(func(e *State) {
-		e.checked(ownershipCheck{e.s, e.remote, e.name, epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
+	l.WithState(func(st *State) {
+		st.checked(ownershipCheck{st.s, st.remote, st.name, epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
 	})
 }
 
 // LoseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
 // hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or newer.
 func (l *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
-	l.WithState(func(e *State) {
-		e.mu.Lock()
-		lost = e.m.Phase() == machine.Held && e.m.Epoch() == epoch
-		e.mu.Unlock()
+	l.WithState(func(st *State) {
+		st.mu.Lock()
+		lost = st.m.Phase() == machine.Held && st.m.Epoch() == epoch
+		st.mu.Unlock()
 		if lost {
-			e.Lose(epoch, "Redis no longer had it at Verify")
-			e.evict(epoch, false)
+			st.Lose(epoch, "Redis no longer had it at Verify")
+			st.evict(epoch, false)
 		}
 	})
 	return lost
@@ -98,21 +98,21 @@ func (l *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
 
 // WithState calls f with the lock's state, if there is one.
 func (l *Handle) WithState(f func(*State)) {
-	if e := l.Room.FindState(l.Name); e != nil {
-		f(e)
-		l.Room.PutState(e)
+	if st := l.Room.FindState(l.Name); st != nil {
+		f(st)
+		l.Room.PutState(st)
 	}
 }
 
 // Queued returns how many owners wait.
 func (l *Handle) Queued() (n int) {
-	l.WithState(func(e *State) { n = e.Queue.Queued() })
+	l.WithState(func(st *State) { n = st.Queue.Queued() })
 	return n
 }
 
 // WaitingOwners returns the owners that wait, longest first.
 func (l *Handle) WaitingOwners() (owners []core.Owner) {
-	l.WithState(func(e *State) { owners = append(owners, e.Queue.QueuedOwners()...) })
+	l.WithState(func(st *State) { owners = append(owners, st.Queue.QueuedOwners()...) })
 	return owners
 }
 
@@ -138,18 +138,18 @@ type leakRecord struct {
 }
 
 // report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
-func (k leakRecord) report() {
-	if h := k.s.HoldOf(k.name); h.Owned() && h.lockID == k.lockID {
-		k.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", k.name), slog.String("owner", h.Owner.String()))
+func (r leakRecord) report() {
+	if h := r.s.HoldOf(r.name); h.Owned() && h.lockID == r.lockID {
+		r.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", r.name), slog.String("owner", h.Owner.String()))
 	}
 }
 
 // Has reports whether the owner has the lock, or lost it and has not been evicted yet.
 func (l *Handle) Has(owner core.Owner) (has bool) {
-	l.WithState(func(e *State) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		has = e.m.BelongsTo(owner)
+	l.WithState(func(st *State) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		has = st.m.BelongsTo(owner)
 	})
 	return has
 }
@@ -182,23 +182,23 @@ type Try struct {
 // TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
 func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	e, err := l.Room.getState(l)
+	st, err := l.Room.getState(l)
 	if err != nil {
 		return l.reenterClosed(ctx, owner, t)
 	}
 	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
 	}
-	got := e.enter(ctx, owner, t)
+	got := st.enter(ctx, owner, t)
 	if got == localqueue.Claimed {
-		return e.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
+		return st.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	defer l.Room.PutState(e)
+	defer l.Room.PutState(st)
 	switch {
 	case got == localqueue.Reentered:
-		return e.reenter(ctx, owner, t)
+		return st.reenter(ctx, owner, t)
 	case got != localqueue.Cancelled:
-		return false, e.checkCleanUp()
+		return false, st.checkCleanUp()
 	case ctx.Err() != nil:
 		return false, core.InterruptedBy(ctx, "in this process's queue", nil)
 	}
@@ -207,10 +207,10 @@ func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 
 // checkCleanUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
 // process has the lock, and it is not known whether another process has it. A clean-up that has only begun is no error.
-func (e *State) checkCleanUp() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cleaning == nil || e.s.core.Age()-e.cleaningSince < e.s.core.Config.Stall() {
+func (st *State) checkCleanUp() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.cleaning == nil || st.s.core.Age()-st.cleaningSince < st.s.core.Config.Stall() {
 		return nil
 	}
 	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", backend.ErrUnavailable)
@@ -218,37 +218,37 @@ func (e *State) checkCleanUp() error {
 
 // reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
 func (l *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	e := l.Room.FindState(l.Name)
-	if e == nil {
+	st := l.Room.FindState(l.Name)
+	if st == nil {
 		return false, core.ErrClosed
 	}
-	defer l.Room.PutState(e)
-	if _, holds := e.Queue.Begin(owner); !holds {
+	defer l.Room.PutState(st)
+	if _, holds := st.Queue.Begin(owner); !holds {
 		return false, core.ErrClosed
 	}
-	return e.reenter(ctx, owner, t)
+	return st.reenter(ctx, owner, t)
 }
 
 // enter enters the local queue, and waits in it if the try waits.
-func (e *State) enter(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
+func (st *State) enter(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
 	mode := queueMode(owner)
 	if t.Barges {
 		mode |= localqueue.Barging
 	}
 	if !t.Waits {
-		return e.tryEnter(ctx, owner, mode)
+		return st.tryEnter(ctx, owner, mode)
 	}
 	if ctx.Err() != nil {
 		return localqueue.Cancelled
 	}
-	place := e.Queue.Reserve(owner, mode)
-	if e.watched.Load() {
-		e.noteWaiter(owner)
+	place := st.Queue.Reserve(owner, mode)
+	if st.watched.Load() {
+		st.noteWaiter(owner)
 	}
 	if !place.Waits() {
-		return e.Queue.Wait(place, nil, nil)
+		return st.Queue.Wait(place, nil, nil)
 	}
-	return e.wait(ctx, owner, place, t)
+	return st.wait(ctx, owner, place, t)
 }
 
 // queueMode is how an owner waits in the local queue.
@@ -261,17 +261,17 @@ func queueMode(o core.Owner) localqueue.Mode {
 
 // tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
 // command may take: the clean-up may be about to release the very lock that the caller asks for.
-func (e *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode) localqueue.Outcome {
+func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
-		e.mu.Lock() // a clean-up gets the baton, and passes it on, under e.mu
-		got, cleaning := e.Queue.TryClaim(owner, mode), e.cleaning
-		e.mu.Unlock()
+		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
+		got, cleaning := st.Queue.TryClaim(owner, mode), st.cleaning
+		st.mu.Unlock()
 		if got != localqueue.Busy || cleaning == nil {
 			return got
 		}
 		if limit == nil {
-			timer := time.NewTimer(e.s.core.Config.CommandTimeout)
+			timer := time.NewTimer(st.s.core.Config.CommandTimeout)
 			defer timer.Stop()
 			limit = timer.C
 		}

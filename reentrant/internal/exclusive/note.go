@@ -33,26 +33,26 @@ func (n *note) String() string {
 	return n.text
 }
 
-// noteLocked sends the hold's note in the background. e.mu is held.
-func (e *State) noteLocked() {
-	if remote, ok := e.remote.(backend.Noter); ok {
-		n := noteWrite{s: e.s, remote: remote, name: e.name, req: backend.NoteRequest{Epoch: e.m.Epoch(), Text: e.info.note.text}}
-		e.s.core.Checks.Do(n.send)
+// noteLocked sends the hold's note in the background. st.mu is held.
+func (st *State) noteLocked() {
+	if remote, ok := st.remote.(backend.Noter); ok {
+		n := noteWrite{s: st.s, remote: remote, name: st.name, req: backend.NoteRequest{Epoch: st.m.Epoch(), Text: st.info.note.text}}
+		st.s.core.Checks.Do(n.send)
 	}
 }
 
-// renewNoteLocked writes the note again if Redis would forget it, or may not have it. e.mu is held.
-func (e *State) renewNoteLocked(now time.Time) {
-	if n := e.info.note; n != nil && (n.sent == 0 || now.Sub(e.s.core.Opened)-n.sent > noteAge) {
-		e.noteLocked()
+// renewNoteLocked writes the note again if Redis would forget it, or may not have it. st.mu is held.
+func (st *State) renewNoteLocked(now time.Time) {
+	if n := st.info.note; n != nil && (n.sent == 0 || now.Sub(st.s.core.Opened)-n.sent > noteAge) {
+		st.noteLocked()
 	}
 }
 
 // rewriteNote makes the next renewal write the note: there may be another server now, without it.
-func (e *State) rewriteNote() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.info.note; n != nil {
+func (st *State) rewriteNote() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if n := st.info.note; n != nil {
 		n.sent = 0
 	}
 }
@@ -66,16 +66,16 @@ type noteWrite struct {
 	req    backend.NoteRequest
 }
 
-func (n noteWrite) send() {
-	if !n.s.withHold(n.name, n.req.Epoch, func(*holdInfo) bool { return true }) {
+func (w noteWrite) send() {
+	if !w.s.withHold(w.name, w.req.Epoch, func(*holdInfo) bool { return true }) {
 		return
 	}
 	now := time.Now()
-	n.s.core.Counts.Commands.Add(1)
-	kept, err := n.remote.Note(n.s.core.Deadlines.Context(context.Background(), now, now.Add(n.s.core.Config.CommandTimeout)), n.req)
+	w.s.core.Counts.Commands.Add(1)
+	kept, err := w.remote.Note(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.req)
 	if err == nil && kept {
-		n.s.withHold(n.name, n.req.Epoch, func(h *holdInfo) bool {
-			h.note.sent = now.Sub(n.s.core.Opened)
+		w.s.withHold(w.name, w.req.Epoch, func(h *holdInfo) bool {
+			h.note.sent = now.Sub(w.s.core.Opened)
 			return true
 		})
 	}

@@ -13,22 +13,22 @@ import (
 
 // reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
 // called with the baton, which goes back to the owner, or to the next one if the hold is lost meanwhile.
-func (e *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	had := e.Queue.HoldCount(owner)
+func (st *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	had := st.Queue.HoldCount(owner)
 	if t.Fresh {
-		e.finishUnchanged(had)
+		st.finishUnchanged(had)
 		return false, nil
 	}
 	holds, err := had, core.ErrTooManyHolds
 	if holds < maxHolds {
-		err = e.setRemoteHolds(ctx, owner, holds+1, t.asksUntil(time.Now()))
+		err = st.setRemoteHolds(ctx, owner, holds+1, t.asksUntil(time.Now()))
 	}
 	if err == nil {
 		holds++
-		e.s.core.Counts.Reentries.Add(1)
+		st.s.core.Counts.Reentries.Add(1)
 	}
-	if !e.finishAcquire(ctx, core.EventReentered, t, holds, had, err) {
-		e.passOn()
+	if !st.finishAcquire(ctx, core.EventReentered, t, holds, had, err) {
+		st.passOn()
 		return false, core.ErrLost
 	}
 	return err == nil, err
@@ -43,29 +43,29 @@ func (t *Try) asksUntil(now time.Time) time.Time {
 }
 
 // finishUnchanged ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
-func (e *State) finishUnchanged(holds int) {
-	if !e.finishOperation(holds, holds) {
-		e.passOn()
+func (st *State) finishUnchanged(holds int) {
+	if !st.finishOperation(holds, holds) {
+		st.passOn()
 	}
 }
 
 // setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
-func (e *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
-	e.mu.Lock()
-	if e.m.Cohort() {
-		if !e.trust("the lease ended while it was held") {
+func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
+	st.mu.Lock()
+	if st.m.Cohort() {
+		if !st.trust("the lease ended while it was held") {
 			return core.ErrLost
 		}
 		return nil
 	}
-	e.mu.Unlock()
-	return e.operate(ctx, until, func(ctx context.Context, h operation) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: h.epoch, Owner: e.ownerField(owner), Op: h.number, Holds: holds}
+	st.mu.Unlock()
+	return st.operate(ctx, until, func(ctx context.Context, h operation) (gone bool, err error) {
+		req := backend.ReenterRequest{Epoch: h.epoch, Owner: st.ownerField(owner), Op: h.number, Holds: holds}
 		if !h.lease.Fixed() {
 			req.Lease = h.span
 		}
-		reply, err := e.remote.Reenter(ctx, req)
+		reply, err := st.remote.Reenter(ctx, req)
 		if err == nil {
 			err = check.Reenter(&reply)
 		}
@@ -83,24 +83,24 @@ type operation struct {
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
 // within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
-func (e *State) operate(ctx context.Context, until time.Time, command func(context.Context, operation) (gone bool, err error)) error {
-	e.mu.Lock()
-	e.m.Operate()
-	e.mu.Unlock()
+func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, operation) (gone bool, err error)) error {
+	st.mu.Lock()
+	st.m.Operate()
+	st.mu.Unlock()
 	var o operation
 	gone := false
-	err := e.s.core.Repeat(ctx, core.Policy{
+	err := st.s.core.Repeat(ctx, core.Policy{
 		Until: until,
 		Stop: func(last error) error {
 			if last != nil && ctx.Err() != nil {
 				return core.InterruptedBy(ctx, "while Redis was asked", last)
 			}
-			return e.stillTrusted(&o, last)
+			return st.stillTrusted(&o, last)
 		},
 		Limit: func(now time.Time) time.Time {
-			limit := core.Earlier(now.Add(e.s.core.Config.CommandTimeout), o.lease.Until())
+			limit := core.Earlier(now.Add(st.s.core.Config.CommandTimeout), o.lease.Until())
 			if until.After(now) {
-				limit = core.Earlier(limit, core.Later(until, now.Add(e.s.core.Config.CommandTimeout/8)))
+				limit = core.Earlier(limit, core.Later(until, now.Add(st.s.core.Config.CommandTimeout/8)))
 			}
 			return limit
 		},
@@ -109,8 +109,8 @@ func (e *State) operate(ctx context.Context, until time.Time, command func(conte
 		gone, err = command(call, o)
 		return core.WrapUnavailable(ctx, err)
 	})
-	e.mu.Lock()
-	e.carryOutLoss(e.m.Operated(err == nil, err == nil && gone))
+	st.mu.Lock()
+	st.carryOutLoss(st.m.Operated(err == nil, err == nil && gone))
 	if err == nil && gone {
 		err = core.ErrLost
 	}
@@ -119,11 +119,11 @@ func (e *State) operate(ctx context.Context, until time.Time, command func(conte
 
 // stillTrusted brings o up to date while the hold is trusted: the watchdog may have renewed it, or found it lost.
 // Otherwise the hold is lost: last is the error of the command that is being repeated, nil if there is none. Baton.
-func (e *State) stillTrusted(o *operation, last error) error {
-	e.mu.Lock()
-	*o = operation{epoch: e.m.Epoch(), number: e.m.Op(), lease: e.m.Lease(), span: e.m.Span()}
+func (st *State) stillTrusted(o *operation, last error) error {
+	st.mu.Lock()
+	*o = operation{epoch: st.m.Epoch(), number: st.m.Op(), lease: st.m.Lease(), span: st.m.Span()}
 	switch {
-	case e.trust("the lease ended while Redis was asked"):
+	case st.trust("the lease ended while Redis was asked"):
 		return nil
 	case last != nil:
 		return fmt.Errorf("%w: %w", core.ErrLost, last)

@@ -13,55 +13,55 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// oweLocked records that the owner of a lost hold, which may have had a fixed lease, owes so many Unlocks. e.mu is held,
+// oweLocked records that the owner of a lost hold, which may have had a fixed lease, owes so many Unlocks. st.mu is held,
 // and so the owner's Unlock finds either the hold or the record.
-func (e *State) oweLocked(owner core.Owner, fixed bool, holds int) {
-	of := core.DebtOf(core.ModeLock, e.name, owner)
+func (st *State) oweLocked(owner core.Owner, fixed bool, holds int) {
+	of := core.DebtOf(core.ModeLock, st.name, owner)
 	if fixed {
-		e.s.core.Debts.AddLapsed(of, holds)
+		st.s.core.Debts.AddLapsed(of, holds)
 	} else {
-		e.s.core.Debts.Add(of, holds)
+		st.s.core.Debts.Add(of, holds)
 	}
 }
 
 // UnlockAs gives up one hold of an owner.
 func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
-	if e, age := l.ownState(core.GoroutineOf(owner)); e != nil {
+	if st, age := l.ownState(core.GoroutineOf(owner)); st != nil {
 		// The hold has a reference until it is given up.
-		switch holds, ok := e.exitOrBegin(owner); {
+		switch holds, ok := st.exitOrBegin(owner); {
 		case !ok:
 		case holds == 0:
-			return e.unlock(ctx, age)
-		case e.cohort.Load():
+			return st.unlock(ctx, age)
+		case st.cohort.Load():
 			return nil
 		default:
-			return e.exit(ctx, owner, holds)
+			return st.exit(ctx, owner, holds)
 		}
 	}
-	e := l.Room.FindState(l.Name)
-	if e == nil {
+	st := l.Room.FindState(l.Name)
+	if st == nil {
 		return l.notHeld(owner)
 	}
-	defer l.Room.PutState(e)
-	holds, ok := e.Queue.Begin(owner)
+	defer l.Room.PutState(st)
+	holds, ok := st.Queue.Begin(owner)
 	switch {
 	case !ok:
-		e.mu.Lock() // a loss is on record before the mutex is free
-		defer e.mu.Unlock()
+		st.mu.Lock() // a loss is on record before the mutex is free
+		defer st.mu.Unlock()
 		return l.notHeld(owner)
 	case holds > 1:
-		return e.exit(ctx, owner, holds-1)
+		return st.exit(ctx, owner, holds-1)
 	}
-	return e.unlock(ctx, e.s.core.Age())
+	return st.unlock(ctx, st.s.core.Age())
 }
 
 // exitOrBegin gives up one hold of an owner, if that needs no command, and returns how many are left. Otherwise, and for
 // the last one, it begins an operation, and the caller has the baton.
-func (e *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
-	if e.cohort.Load() {
-		return e.Queue.ExitOrBegin(owner)
+func (st *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
+	if st.cohort.Load() {
+		return st.Queue.ExitOrBegin(owner)
 	}
-	holds, ok := e.Queue.Begin(owner)
+	holds, ok := st.Queue.Begin(owner)
 	return holds - 1, ok
 }
 
@@ -76,10 +76,10 @@ func (l *Handle) notHeld(owner core.Owner) error {
 // exit gives up one of several holds. The hold ends in this process even if Redis does not confirm it; the next
 // operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
 // one if the hold is lost.
-func (e *State) exit(ctx context.Context, owner core.Owner, holds int) error {
-	err := e.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(e.s.core.Config.ReleaseTime))
-	if !e.finishOperation(holds, holds) {
-		e.passOn()
+func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
+	err := st.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(st.s.core.Config.ReleaseTime))
+	if !st.finishOperation(holds, holds) {
+		st.passOn()
 		return core.ErrLost
 	}
 	return err
@@ -89,69 +89,69 @@ func (e *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 // takes the lock over in Redis with its own first command. The next owner becomes the holder under the same mutex, so its
 // events come after those of this hold. unlock is called with the baton, and has passed it on when it returns. age is the
 // session's when Unlock began, which is how long the lease had to be trusted. As in inherit, frames are small.
-func (e *State) unlock(ctx context.Context, age time.Duration) error {
-	e.mu.Lock()
-	if e.Queue.Len() == 0 || !e.m.CanHandOver(&e.s.options, age) || !e.Queue.Pass() {
-		return e.endHold(ctx, age)
+func (st *State) unlock(ctx context.Context, age time.Duration) error {
+	st.mu.Lock()
+	if st.Queue.Len() == 0 || !st.m.CanHandOver(&st.s.options, age) || !st.Queue.Pass() {
+		return st.endHold(ctx, age)
 	}
-	e.reportReleaseLocked(ctx, true)
-	e.m.HandOver()
-	e.disownLocked()
-	e.mu.Unlock()
-	e.s.core.Counts.Handoffs.Add(1)
-	e.s.PutState(e)
+	st.reportReleaseLocked(ctx, true)
+	st.m.HandOver()
+	st.disownLocked()
+	st.mu.Unlock()
+	st.s.core.Counts.Handoffs.Add(1)
+	st.s.PutState(st)
 	return nil
 }
 
 // endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
-// more. e.mu is held, and free when it returns.
-func (e *State) endHold(ctx context.Context, age time.Duration) error {
-	at := e.moment(age)
-	at.Closing = e.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
-	h := e.holdLocked()
-	s := e.m.Exit(&at)
-	e.disownLocked()
+// more. st.mu is held, and free when it returns.
+func (st *State) endHold(ctx context.Context, age time.Duration) error {
+	at := st.moment(age)
+	at.Closing = st.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
+	h := st.holdLocked()
+	s := st.m.Exit(&at)
+	st.disownLocked()
 	switch s.Do {
 	case machine.Linger:
-		e.reportRelease(ctx, &h, false, nil)
-		e.Queue.Leave() // from now on the lock state may serve another lock
-		e.mu.Unlock()
-		e.s.Watchdog.WakeBy(s.Wake)
+		st.reportRelease(ctx, &h, false, nil)
+		st.Queue.Leave() // from now on the lock state may serve another lock
+		st.mu.Unlock()
+		st.s.Watchdog.WakeBy(s.Wake)
 		return nil
 	case machine.PassOn:
-		e.mu.Unlock()
+		st.mu.Unlock()
 		if s.Why != "" {
-			e.s.notifyLost(e.name, &h, s.Why)
+			st.s.notifyLost(st.name, &h, s.Why)
 		}
-		e.passOn()
+		st.passOn()
 		return core.ErrLost
 	}
-	req := e.m.ReleaseRequest(&at)
-	e.mu.Unlock()
-	err := e.release(ctx, req)
-	if e.s.core.Reporting {
-		e.reportRelease(ctx, &h, false, err)
+	req := st.m.ReleaseRequest(&at)
+	st.mu.Unlock()
+	err := st.release(ctx, req)
+	if st.s.core.Reporting {
+		st.reportRelease(ctx, &h, false, err)
 	}
 	if errors.Is(err, core.ErrLost) {
-		e.s.notifyLost(e.name, &h, "Redis no longer had it at Unlock")
+		st.s.notifyLost(st.name, &h, "Redis no longer had it at Unlock")
 	}
-	e.Queue.Leave()
-	e.s.PutState(e)
+	st.Queue.Leave()
+	st.s.PutState(st)
 	return err
 }
 
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
 // ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
-func (e *State) release(ctx context.Context, req backend.ReleaseRequest) error {
+func (st *State) release(ctx context.Context, req backend.ReleaseRequest) error {
 	begun := time.Now()
-	r := release{s: e.s, remote: e.remote, req: req}
+	r := release{s: st.s, remote: st.remote, req: req}
 	// Each copy has its full time, so that its error gives the cause, and not just that the time was short.
-	err := e.s.core.Repeat(ctx, core.Policy{
-		Until: begun.Add(e.s.core.Config.ReleaseTime), Room: e.s.core.Config.CommandTimeout, Outlives: true, Tried: 1,
+	err := st.s.core.Repeat(ctx, core.Policy{
+		Until: begun.Add(st.s.core.Config.ReleaseTime), Room: st.s.core.Config.CommandTimeout, Outlives: true, Tried: 1,
 	}, r.send)
-	e.mu.Lock()
-	e.m.Released(err == nil, r.freed)
-	e.mu.Unlock()
+	st.mu.Lock()
+	st.m.Released(err == nil, r.freed)
+	st.mu.Unlock()
 	switch {
 	case err == nil && r.gone:
 		return core.ErrLost
@@ -230,18 +230,18 @@ func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	}
 }
 
-// reportReleaseLocked is reportRelease for the hold of the machine, without an error. e.mu is held.
-func (e *State) reportReleaseLocked(ctx context.Context, handedOff bool) {
-	if e.s.core.Reporting {
-		h := e.holdLocked()
-		e.reportRelease(ctx, &h, handedOff, nil)
+// reportReleaseLocked is reportRelease for the hold of the machine, without an error. st.mu is held.
+func (st *State) reportReleaseLocked(ctx context.Context, handedOff bool) {
+	if st.s.core.Reporting {
+		h := st.holdLocked()
+		st.reportRelease(ctx, &h, handedOff, nil)
 	}
 }
 
 // reportRelease reports that an owner has given up its last hold.
-func (e *State) reportRelease(ctx context.Context, h *Hold, handedOff bool, err error) {
-	if e.s.core.Reporting {
-		e.s.core.Report(ctx, core.Event{Kind: core.EventReleased, Lock: e.name, Owner: h.Owner, Token: h.Token,
+func (st *State) reportRelease(ctx context.Context, h *Hold, handedOff bool, err error) {
+	if st.s.core.Reporting {
+		st.s.core.Report(ctx, core.Event{Kind: core.EventReleased, Lock: st.name, Owner: h.Owner, Token: h.Token,
 			Held: time.Since(h.since), HandedOff: handedOff, Err: err})
 	}
 }

@@ -15,46 +15,46 @@ import (
 
 // ResumeAs moves the hold of an owner to this session.
 func (l *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.Resumer, t *Try) error {
-	e, err := l.Room.getState(l)
+	st, err := l.Room.getState(l)
 	if err != nil {
 		return err
 	}
-	if holder, held := e.Queue.Holder(); held && holder != owner {
-		l.Room.PutState(e) // another owner of this session has the lock, so this one does not
+	if holder, held := st.Queue.Holder(); held && holder != owner {
+		l.Room.PutState(st) // another owner of this session has the lock, so this one does not
 		return core.ErrNotHeld
 	}
-	place := e.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
-	e.nudge() // the head, which may be waiting for this very hold
-	switch e.wait(ctx, owner, place, t) {
+	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
+	st.nudge() // the head, which may be waiting for this very hold
+	switch st.wait(ctx, owner, place, t) {
 	case localqueue.Claimed:
-		return e.resume(ctx, l, owner, remote, t)
+		return st.resume(ctx, l, owner, remote, t)
 	case localqueue.Reentered:
-		err = e.resumeOwn(ctx, l, owner, remote, t)
+		err = st.resumeOwn(ctx, l, owner, remote, t)
 	default:
 		if err = core.InterruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = core.ErrClosed
 		}
 	}
-	l.Room.PutState(e)
+	l.Room.PutState(st)
 	return err
 }
 
 // giveWay lets a Resume go before the head. It returns Busy if no Resume waits, and the head still has the baton.
-func (e *State) giveWay(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
-	return e.Queue.GiveWay(owner, queueMode(owner), ctx.Done(), t.Timeout)
+func (st *State) giveWay(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
+	return st.Queue.GiveWay(owner, queueMode(owner), ctx.Done(), t.Timeout)
 }
 
 // resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
 // ends as acquireRemote does.
-func (e *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	r := resumption{e: e, l: l, owner: owner, remote: remote, t: t}
+func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
+	r := resumption{st: st, l: l, owner: owner, remote: remote, t: t}
 	h := headToResume(l, owner)
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	s := e.m.Resume(&at, &h)
-	e.mu.Unlock()
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	s := st.m.Resume(&at, &h)
+	st.mu.Unlock()
 	if s.Dropped {
-		e.s.PutState(e) // the reference of the idle hold
+		st.s.PutState(st) // the reference of the idle hold
 	}
 	err := core.ErrNotHeld // with PassOn, this session has the lock, and the owner does not
 	if s.Do == machine.AskAnew {
@@ -63,9 +63,9 @@ func (e *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote 
 	if s.Do == machine.Settle {
 		return nil
 	}
-	e.leave(s)
+	st.leave(s)
 	if err == nil {
-		err = e.abandoned()
+		err = st.abandoned()
 	}
 	return err
 }
@@ -77,16 +77,16 @@ func headToResume(l *Handle, owner core.Owner) machine.Head[core.Owner] {
 
 // resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of
 // the owner's operation.
-func (e *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	r := resumption{e: e, l: l, owner: owner, remote: remote, t: t, holds: e.Queue.HoldCount(owner)}
+func (st *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
+	r := resumption{st: st, l: l, owner: owner, remote: remote, t: t, holds: st.Queue.HoldCount(owner)}
 	h := headToResume(l, owner)
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	e.m.ResumeOwn(&at, &h)
-	e.mu.Unlock()
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	st.m.ResumeOwn(&at, &h)
+	st.mu.Unlock()
 	_, err := r.run(ctx)
-	if !e.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err) {
-		e.passOn()
+	if !st.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err) {
+		st.passOn()
 		return errors.Join(core.ErrLost, err)
 	}
 	return err
@@ -94,7 +94,7 @@ func (e *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, remo
 
 // A resumption asks Redis for an owner's hold.
 type resumption struct {
-	e      *State
+	st     *State
 	l      *Handle
 	owner  core.Owner
 	remote backend.Resumer
@@ -107,16 +107,16 @@ type resumption struct {
 
 // run asks Redis until there is a reply, and carries out what the machine makes of it. Baton.
 func (r *resumption) run(ctx context.Context) (machine.Step, error) {
-	e := r.e
+	st := r.st
 	r.step.Do = machine.AskAnew
-	err := e.s.core.Repeat(ctx, core.Policy{
-		Stop:    func(last error) error { return e.interrupted(ctx, last) },
-		Closing: e.s.core.Closing,
+	err := st.s.core.Repeat(ctx, core.Policy{
+		Stop:    func(last error) error { return st.interrupted(ctx, last) },
+		Closing: st.s.core.Closing,
 	}, func(call context.Context, c core.Copy) error { return r.send(ctx, call, c) })
 	if err != nil && !r.over {
-		e.mu.Lock()
-		r.step = e.m.NotResumed(machine.Failure{Unknown: backend.OutcomeUnknown(err)}, false)
-		e.carryOutLoss(r.step)
+		st.mu.Lock()
+		r.step = st.m.NotResumed(machine.Failure{Unknown: backend.OutcomeUnknown(err)}, false)
+		st.carryOutLoss(r.step)
 	}
 	return r.step, err
 }
@@ -138,18 +138,18 @@ func (r *resumption) send(ctx, call context.Context, c core.Copy) error {
 
 // nextCopy begins a copy, and returns it. Nothing may come after the deadline of call, when the caller has been told.
 func (r *resumption) nextCopy(call context.Context, now time.Time) backend.ResumeRequest {
-	e := r.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	at := e.momentOfCommand(now, r.owner)
+	st := r.st
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	at := st.momentOfCommand(now, r.owner)
 	next := uint64(0)
 	if r.step.Do == machine.AskAnew {
-		next = e.s.core.Epochs.Add(1)
-		e.forgetWake()
+		next = st.s.core.Epochs.Add(1)
+		st.forgetWake()
 	}
-	e.m.SendResume(&at, next)
+	st.m.SendResume(&at, next)
 	notAfter, _ := call.Deadline()
-	return e.m.ResumeRequest(&at, notAfter)
+	return st.m.ResumeRequest(&at, notAfter)
 }
 
 // unanswered handles a copy without a reply.
@@ -158,41 +158,41 @@ func (r *resumption) unanswered(err error, notAfter time.Time) {
 	r.failed = core.MergeOutcome(r.failed, err)
 	unknown := backend.OutcomeUnknown(err) || refused && backend.OutcomeUnknown(r.failed)
 	r.over = refused
-	r.e.mu.Lock()
-	at := r.e.moment(r.e.s.core.Age())
-	r.step = r.e.m.ResumeUnanswered(&at, machine.Failure{Unknown: unknown, Refused: refused}, notAfter)
-	r.e.carryOutLoss(r.step)
+	r.st.mu.Lock()
+	at := r.st.moment(r.st.s.core.Age())
+	r.step = r.st.m.ResumeUnanswered(&at, machine.Failure{Unknown: unknown, Refused: refused}, notAfter)
+	r.st.carryOutLoss(r.step)
 }
 
 // replied handles Redis's reply. It returns nil if that ends the Resume with a hold.
 func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) error {
-	e := r.e
-	e.mu.Lock()
-	old := e.holdLocked()
-	at := e.momentOfCommand(time.Now(), r.owner)
-	s := e.m.Resumed(&at, reply)
+	st := r.st
+	st.mu.Lock()
+	old := st.holdLocked()
+	at := st.momentOfCommand(time.Now(), r.owner)
+	s := st.m.Resumed(&at, reply)
 	r.step = s
 	switch s.Do {
 	case machine.Ask:
-		e.mu.Unlock()
+		st.mu.Unlock()
 		late := core.WrapUnavailable(ctx, backend.WithOutcomeUnknown(errors.New("the answer came too late to be believed")))
 		r.failed = core.MergeOutcome(r.failed, late)
 		return core.AtOnce{Err: late}
 	case machine.AskAnew:
-		e.mu.Unlock()
+		st.mu.Unlock()
 		return core.AtOnce{}
 	case machine.Settle:
-		e.trustLocked()
-		e.settleLocked(ctx, r.l, r.t, s.Holds)
-		e.startUpkeepLocked(newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), s.Check)
-		e.mu.Unlock()
+		st.trustLocked()
+		st.settleLocked(ctx, r.l, r.t, s.Holds)
+		st.startUpkeepLocked(newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), s.Check)
+		st.mu.Unlock()
 		return nil
 	case machine.Replace:
 		r.replace(&old, newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), at.Abandoned)
 		return nil
 	}
 	r.over = true
-	e.carryOutLoss(s)
+	st.carryOutLoss(s)
 	if reply.Status == backend.NotThere {
 		return core.Final(core.ErrNotHeld)
 	}
@@ -200,20 +200,20 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 }
 
 // replace carries out that the owner's hold goes on under a new epoch. If it is another hold, the old one is lost, and the
-// owner has the holds that Redis has. e.mu is held, and free when it returns.
+// owner has the holds that Redis has. st.mu is held, and free when it returns.
 func (r *resumption) replace(old *Hold, note *note, abandoned bool) {
-	e, s := r.e, r.step
+	st, s := r.st, r.step
 	lost := s.Why != ""
 	if lost {
-		e.recordLossLocked(old, s.Why)
+		st.recordLossLocked(old, s.Why)
 		old.phase = machine.Lost
 	}
 	if !abandoned {
-		e.replaceLocked(old, note, s.Check)
+		st.replaceLocked(old, note, s.Check)
 	}
-	e.mu.Unlock()
+	st.mu.Unlock()
 	if s.Holds > 0 {
-		e.s.core.Debts.Add(core.DebtOf(core.ModeLock, e.name, old.Owner), r.holds)
+		st.s.core.Debts.Add(core.DebtOf(core.ModeLock, st.name, old.Owner), r.holds)
 		r.holds = s.Holds
 	}
 	if lost {
@@ -228,33 +228,33 @@ func (r *resumption) replace(old *Hold, note *note, abandoned bool) {
 
 // markTaken asks Redis about the hold with this epoch, if it can have been taken up, or notes the epoch for a hold that
 // has not begun. The epoch is 0 if Redis had lost the record.
-func (e *State) markTaken(epoch uint64) {
+func (st *State) markTaken(epoch uint64) {
 	if epoch == 0 {
-		e.recheck()
+		st.recheck()
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.m.Taken(epoch).Check {
-		e.checkLocked()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.m.Taken(epoch).Check {
+		st.checkLocked()
 	}
 }
 
 // recheck asks Redis about a hold that may have been taken up while the channel was closed, even if the reply that
 // grants it is still under way.
-func (e *State) recheck() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.m.Reconnected().Check {
-		e.checkLocked()
+func (st *State) recheck() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.m.Reconnected().Check {
+		st.checkLocked()
 	}
 }
 
 // checkLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by separate
-// workers, so that an ownership check never blocks other waiters. e.mu is held.
-func (e *State) checkLocked() {
-	q := ownershipCheck{e.s, e.remote, e.name, e.m.Epoch()}
-	e.s.core.Checks.Do(q.run)
+// workers, so that an ownership check never blocks other waiters. st.mu is held.
+func (st *State) checkLocked() {
+	q := ownershipCheck{st.s, st.remote, st.name, st.m.Epoch()}
+	st.s.core.Checks.Do(q.run)
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
@@ -266,44 +266,44 @@ type ownershipCheck struct {
 }
 
 // run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
-func (q ownershipCheck) run() {
-	if e := q.s.FindState(q.name); e == nil || !e.checking(q) {
+func (c ownershipCheck) run() {
+	if st := c.s.FindState(c.name); st == nil || !st.checking(c) {
 		return
 	}
 	now := time.Now()
-	q.s.core.Counts.Commands.Add(1)
-	st, err := q.remote.Inspect(q.s.core.Deadlines.Context(context.Background(), now, now.Add(q.s.core.Config.CommandTimeout)))
-	if e := q.s.FindState(q.name); e != nil {
+	c.s.core.Counts.Commands.Add(1)
+	found, err := c.remote.Inspect(c.s.core.Deadlines.Context(context.Background(), now, now.Add(c.s.core.Config.CommandTimeout)))
+	if st := c.s.FindState(c.name); st != nil {
 		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
-		ours := err == nil && st.Session == q.s.core.ID && st.Epoch == q.epoch
-		e.checked(q, machine.Checked{Epoch: q.epoch, Ours: ours, Failed: err != nil, Sent: now, TTL: st.TTL})
-		q.s.PutState(e)
+		ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
+		st.checked(c, machine.Checked{Epoch: c.epoch, Ours: ours, Failed: err != nil, Sent: now, TTL: found.TTL})
+		c.s.PutState(st)
 	}
 }
 
 // checking begins a check, and reports whether it is still needed. It drops a reference.
-func (e *State) checking(q ownershipCheck) bool {
-	defer e.s.PutState(e)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.m.Checking(q.epoch)
+func (st *State) checking(q ownershipCheck) bool {
+	defer st.s.PutState(st)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.m.Checking(q.epoch)
 }
 
 // checked handles Redis's reply.
-func (e *State) checked(q ownershipCheck, c machine.Checked) {
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	s := e.m.Checked(&at, c)
+func (st *State) checked(q ownershipCheck, c machine.Checked) {
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	s := st.m.Checked(&at, c)
 	if !s.Wake.IsZero() {
-		e.trustLocked()
+		st.trustLocked()
 	}
-	e.carryOutLoss(s)
+	st.carryOutLoss(s)
 	switch {
 	case s.Do == machine.CheckLater:
 		core.RepeatLater(&q.s.core.Checks, q.s.core.Config.Heartbeat, q.run)
 	case s.Do == machine.Lose:
-		e.evict(q.epoch, false)
+		st.evict(q.epoch, false)
 	case !s.Wake.IsZero():
-		e.s.Watchdog.WakeBy(s.Wake)
+		st.s.Watchdog.WakeBy(s.Wake)
 	}
 }

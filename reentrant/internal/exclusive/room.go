@@ -74,9 +74,9 @@ func (s *Room) GivenUp() (abandoned, left int) {
 
 // UnboundedHolder returns the owner that has a lock until it unlocks.
 func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
-	if e := s.FindState(name); e != nil {
-		owner, held = e.unboundedHolder()
-		s.PutState(e)
+	if st := s.FindState(name); st != nil {
+		owner, held = st.unboundedHolder()
+		s.PutState(st)
 	}
 	return owner, held
 }
@@ -86,8 +86,8 @@ func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[core.Owner][][]byte)
-	for name, e := range s.states {
-		if owner, ok := e.unboundedHolder(); ok {
+	for name, st := range s.states {
+		if owner, ok := st.unboundedHolder(); ok {
 			held[owner] = append(held[owner], []byte(name))
 		}
 	}
@@ -96,24 +96,24 @@ func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 
 // UnboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
 // themselves: a wait for them is no part of a deadlock.
-func (e *State) unboundedHolder() (core.Owner, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	owner, held := e.Queue.Holder()
-	return owner, held && e.m.Owned() && !e.m.Lease().Fixed()
+func (st *State) unboundedHolder() (core.Owner, bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	owner, held := st.Queue.Holder()
+	return owner, held && st.m.Owned() && !st.m.Lease().Fixed()
 }
 
 // HoldOf returns the hold on a lock, without a reference to its lock state.
 func (s *Room) HoldOf(name string) Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.states[name]
-	if e == nil {
+	st := s.states[name]
+	if st == nil {
 		return Hold{}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.holdLocked()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.holdLocked()
 }
 
 // holderOf returns who has a lock: an owner of this session, or whom the server names.
@@ -122,10 +122,10 @@ func (s *Room) holderOf(name string, remote backend.Remote) core.Sighting {
 	if !h.Owned() {
 		return s.core.AskForHolder(remote, s.core.Config.CommandTimeout)
 	}
-	st := backend.State{
+	held := backend.State{
 		Locked: true, Session: s.core.ID, Owner: h.Owner.String(), TTL: time.Until(h.Lease.Until()), Epoch: h.Epoch, Token: h.Token, Note: h.note.String(),
 	}
-	seen := core.Sighting{State: &st, Holders: core.HoldersOf(&st)}
+	seen := core.Sighting{State: &held, Holders: core.HoldersOf(&held)}
 	if !h.since.IsZero() {
 		seen.Holders[0].Since = h.since
 	}
@@ -142,27 +142,27 @@ func (s *Room) getState(l *Handle) (*State, error) {
 	if s.closed {
 		return nil, core.ErrClosed
 	}
-	e := l.lastState.Load()
-	if e == nil || e.refs == 0 || e.name != l.Name { // it is no longer the lock's
-		e = s.states[l.Name]
+	st := l.lastState.Load()
+	if st == nil || st.refs == 0 || st.name != l.Name { // it is no longer the lock's
+		st = s.states[l.Name]
 	}
-	if e == nil {
-		e = s.newStateLocked(l)
-		s.states[l.Name] = e
+	if st == nil {
+		st = s.newStateLocked(l)
+		s.states[l.Name] = st
 	}
-	e.refs++
-	return e, nil
+	st.refs++
+	return st, nil
 }
 
 // FindState takes a reference to the lock state of a lock if there is one.
 func (s *Room) FindState(name string) *State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.states[name]
-	if e != nil {
-		e.refs++
+	st := s.states[name]
+	if st != nil {
+		st.refs++
 	}
-	return e
+	return st
 }
 
 // newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
@@ -177,79 +177,79 @@ func (s *Room) newStateLocked(l *Handle) *State {
 		return &State{s: s, wake: make(chan struct{}, 1), name: l.Name, remote: l.Remote}
 	}
 	i = max(i, 0)
-	e := s.spares[i]
+	st := s.spares[i]
 	s.spares = slices.Delete(s.spares, i, i+1)
-	if e.name != l.Name {
-		e.name = l.Name
-		e.m.Reuse(false)
+	if st.name != l.Name {
+		st.name = l.Name
+		st.m.Reuse(false)
 	} else {
-		e.m.Reuse(true)
+		st.m.Reuse(true)
 	}
-	e.remote = l.Remote
-	return e
+	st.remote = l.Remote
+	return st
 }
 
 // PutState drops a reference. A lock state without references is removed, and may become a spare.
-func (s *Room) PutState(e *State) {
+func (s *Room) PutState(st *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.refs--; e.refs > 0 {
+	if st.refs--; st.refs > 0 {
 		return
 	}
-	if e.refs < 0 || invariants && !e.Queue.Idle() {
+	if st.refs < 0 || invariants && !st.Queue.Idle() {
 		panic("reentrant: bug: a lock state without references is in use")
 	}
-	if e.m.Phase() != machine.Vacant { // without a reference only a goroutine that has s.mu writes it
+	if st.m.Phase() != machine.Vacant { // without a reference only a goroutine that has s.mu writes it
 		panic("reentrant: bug: a lock state without references has a hold")
 	}
-	delete(s.states, e.name)
+	delete(s.states, st.name)
 	if s.closed && len(s.states) == 0 {
 		close(s.drained)
 	}
 	if len(s.spares) < maxSpare {
-		e.remote = nil
-		s.spares = append(s.spares, e)
+		st.remote = nil
+		s.spares = append(s.spares, st)
 	}
 }
 
 // Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
 func (s *Room) Granted(g backend.Grant) (wanted bool) {
-	e := s.FindState(g.Name)
-	if e == nil {
+	st := s.FindState(g.Name)
+	if st == nil {
 		return false
 	}
-	defer s.PutState(e)
-	return e.granted(g)
+	defer s.PutState(st)
+	return st.granted(g)
 }
 
 // Signalled wakes the owner of a ticket. It returns false if the session does not use a lock of that name.
 func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
-	e := s.FindState(name)
-	if e == nil {
+	st := s.FindState(name)
+	if st == nil {
 		return false
 	}
-	defer s.PutState(e)
-	e.signalled(ticket, placed)
+	defer s.PutState(st)
+	st.signalled(ticket, placed)
 	return true
 }
 
 // Taken asks Redis about a hold that another session is said to have resumed.
 func (s *Room) Taken(name string, epoch uint64) {
-	if e := s.FindState(name); e != nil {
-		e.markTaken(epoch)
-		s.PutState(e)
+	if st := s.FindState(name); st != nil {
+		st.markTaken(epoch)
+		s.PutState(st)
 	}
 }
 
 // Wanted notifies the holder of a lock that another session waits, and gives up a hold that lingers.
 func (s *Room) Wanted(name string, epoch uint64) {
-	e := s.FindState(name)
+	st := s.FindState(name)
 	switch {
-	case e == nil:
-	case e.noteWanted(epoch):
-		s.core.Cleaner.Do(e.stopLingering)
+	case st == nil:
+	case st.noteWanted(epoch):
+		s.core.Cleaner.Do(st.stopLingering)
 	default:
-		s.PutState(e)
+		s.PutState(st)
 	}
 }
 
@@ -258,11 +258,11 @@ func (s *Room) Reconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Watchdog.refreshLocked()
-	for _, e := range s.states {
-		e.nudge()
-		e.recheck()
-		e.rewatch()
-		e.rewriteNote()
+	for _, st := range s.states {
+		st.nudge()
+		st.recheck()
+		st.rewatch()
+		st.rewriteNote()
 	}
 }
 
@@ -277,11 +277,11 @@ func (s *Room) Len() int {
 func (s *Room) Usage() (held, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.states {
-		if _, has := e.Queue.Holder(); has {
+	for _, st := range s.states {
+		if _, has := st.Queue.Holder(); has {
 			held++
 		}
-		waiting += e.Queue.Queued()
+		waiting += st.Queue.Queued()
 	}
 	return held, waiting
 }
@@ -290,8 +290,8 @@ func (s *Room) Usage() (held, waiting int) {
 func (s *Room) HeldNames() (names []string, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, e := range s.states {
-		if _, ok := e.Queue.Holder(); ok {
+	for name, st := range s.states {
+		if _, ok := st.Queue.Holder(); ok {
 			names = append(names, name)
 		}
 	}
@@ -311,11 +311,11 @@ func (s *Room) StartClosing() (first, idle bool) {
 	if len(s.states) == 0 {
 		close(s.drained)
 	}
-	for _, e := range s.states {
-		e.Queue.Shut()
-		if e.startDismissal() {
-			e.refs++
-			s.core.Cleaner.Do(e.stopLingering)
+	for _, st := range s.states {
+		st.Queue.Shut()
+		if st.startDismissal() {
+			st.refs++
+			s.core.Cleaner.Do(st.stopLingering)
 		}
 	}
 	return true, len(s.states) == 0

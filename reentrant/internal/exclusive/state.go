@@ -62,45 +62,45 @@ type State struct {
 	field      string        // fieldOwner as Redis has it
 }
 
-// moment returns what the machine needs to know of an event when the session has the given age. e.mu is held.
-func (e *State) moment(age time.Duration) machine.Moment {
-	c := e.s.core
+// moment returns what the machine needs to know of an event when the session has the given age. st.mu is held.
+func (st *State) moment(age time.Duration) machine.Moment {
+	c := st.s.core
 	return machine.Moment{
-		Options: &e.s.options, Now: c.Opened.Add(age), Waiters: e.Queue.Len(),
+		Options: &st.s.options, Now: c.Opened.Add(age), Waiters: st.Queue.Len(),
 		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: either Close finds a new one, or the machine sees the flag
 	}
 }
 
-// momentOfCommand returns what the machine needs to know when a command for an owner is sent, or its reply has come. e.mu
+// momentOfCommand returns what the machine needs to know when a command for an owner is sent, or its reply has come. st.mu
 // is held, by a goroutine that has the baton.
-func (e *State) momentOfCommand(now time.Time, owner core.Owner) machine.Moment {
-	at := e.moment(0)
-	at.Now, at.Ahead, at.Seen, at.Field = now, e.s.core.Ahead(), backend.Token(e.s.core.SeenToken.Load()), e.ownerField(owner)
+func (st *State) momentOfCommand(now time.Time, owner core.Owner) machine.Moment {
+	at := st.moment(0)
+	at.Now, at.Ahead, at.Seen, at.Field = now, st.s.core.Ahead(), backend.Token(st.s.core.SeenToken.Load()), st.ownerField(owner)
 	return at
 }
 
 // ownerField returns the owner as Redis has it. It keeps the last one: a lock that is not contended often has the same
 // owner again. Baton.
-func (e *State) ownerField(o core.Owner) string {
-	if e.fieldOwner != o || e.field == "" {
-		e.fieldOwner, e.field = o, o.String()
+func (st *State) ownerField(o core.Owner) string {
+	if st.fieldOwner != o || st.field == "" {
+		st.fieldOwner, st.field = o, o.String()
 	}
-	return e.field
+	return st.field
 }
 
 // granted handles a grant that was pushed. It returns false if no attempt needs the grant, so that it must be released.
 // s.mu is not held.
-func (e *State) granted(g backend.Grant) (wanted bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t := e.tickets.Find(g.Epoch)
-	at := e.moment(e.s.core.Age())
-	switch e.m.Pushed(&at, &g, t != nil, !e.Queue.Idle()).Do {
+func (st *State) granted(g backend.Grant) (wanted bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t := st.tickets.Find(g.Epoch)
+	at := st.moment(st.s.core.Age())
+	switch st.m.Pushed(&at, &g, t != nil, !st.Queue.Idle()).Do {
 	case machine.Signal:
 		t.End()
 		t.Wake(true) // if the message of the signal was lost
 	case machine.Wake:
-		e.nudge()
+		st.nudge()
 	case machine.Orphan:
 		return false
 	}
@@ -108,49 +108,49 @@ func (e *State) granted(g backend.Grant) (wanted bool) {
 }
 
 // nudge wakes the parked head. If there is none, the next head to park wakes at once.
-func (e *State) nudge() {
+func (st *State) nudge() {
 	select {
-	case e.wake <- struct{}{}:
+	case st.wake <- struct{}{}:
 	default:
 	}
 }
 
 // forgetWake takes back a wake that was meant for an earlier epoch. Baton.
-func (e *State) forgetWake() {
+func (st *State) forgetWake() {
 	select {
-	case <-e.wake:
+	case <-st.wake:
 	default:
 	}
 }
 
 // finishOperation ends an operation of the holder, with its new hold count. It returns false if the hold was lost
 // meanwhile: the baton then stays with the caller, and it is on record that the owner still owes so many Unlocks.
-func (e *State) finishOperation(holds, owed int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.finishOperationLocked(holds, owed)
+func (st *State) finishOperation(holds, owed int) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.finishOperationLocked(holds, owed)
 }
 
-// finishOperationLocked is finishOperation with e.mu held.
-func (e *State) finishOperationLocked(holds, owed int) bool {
-	of, fixed := e.m.Owner(), e.m.Lease().Fixed()
-	if e.m.Finish().Lost {
-		e.oweLocked(of, fixed, owed)
-		e.disownLocked()
+// finishOperationLocked is finishOperation with st.mu held.
+func (st *State) finishOperationLocked(holds, owed int) bool {
+	of, fixed := st.m.Owner(), st.m.Lease().Fixed()
+	if st.m.Finish().Lost {
+		st.oweLocked(of, fixed, owed)
+		st.disownLocked()
 		return false
 	}
-	e.Queue.Settle(holds)
+	st.Queue.Settle(holds)
 	return true
 }
 
 // finishAcquire is finishOperation for an operation that takes the lock. If err is nil, it reports an event of the
 // kind.
-func (e *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	settled := e.finishOperationLocked(holds, owed)
-	if settled && err == nil && e.s.core.Reporting {
-		e.reportGot(ctx, kind, t)
+func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	settled := st.finishOperationLocked(holds, owed)
+	if settled && err == nil && st.s.core.Reporting {
+		st.reportGot(ctx, kind, t)
 	}
 	return settled
 }
@@ -158,22 +158,22 @@ func (e *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, 
 // heldBy returns the hold, and reports whether the owner has it. If the lease is over and the watchdog has not found
 // that yet, in a process that was paused, heldBy makes the hold lost, so that no later call reports it as held. No
 // mutex is held.
-func (e *State) heldBy(owner core.Owner) (Hold, bool) {
-	e.mu.Lock()
-	h := e.holdLocked()
+func (st *State) heldBy(owner core.Owner) (Hold, bool) {
+	st.mu.Lock()
+	h := st.holdLocked()
 	if !h.Owned() || h.Owner != owner {
-		e.mu.Unlock()
+		st.mu.Unlock()
 		return h, false
 	}
-	return h, e.trust("the lease was over when the owner looked")
+	return h, st.trust("the lease was over when the owner looked")
 }
 
-// trust asks the machine whether the hold can be trusted. If it cannot, the hold is lost, for the reason why. e.mu is held,
+// trust asks the machine whether the hold can be trusted. If it cannot, the hold is lost, for the reason why. st.mu is held,
 // and free when it returns.
-func (e *State) trust(why string) bool {
-	at := e.moment(e.s.core.Age())
-	step := e.m.Trust(&at, why)
-	e.carryOutLoss(step)
+func (st *State) trust(why string) bool {
+	at := st.moment(st.s.core.Age())
+	step := st.m.Trust(&at, why)
+	st.carryOutLoss(step)
 	return !step.Lost
 }
 
@@ -181,12 +181,12 @@ func (e *State) trust(why string) bool {
 // f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
 // afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
 func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
-	e := s.FindState(name)
-	if e == nil {
+	st := s.FindState(name)
+	if st == nil {
 		return false
 	}
-	defer s.PutState(e)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.m.Owned() && e.m.Epoch() == epoch && f(&e.info)
+	defer s.PutState(st)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
 }

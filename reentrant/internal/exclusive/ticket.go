@@ -11,7 +11,7 @@ import (
 // A conditionWait is an owner that waits for a condition of the lock.
 type conditionWait struct {
 	*condition.Ticket
-	e     *State
+	st    *State
 	l     *Handle
 	holds int                           // that the wait gives up
 	ahead time.Duration                 // how far the wall clock was ahead before the ticket was sent
@@ -19,48 +19,48 @@ type conditionWait struct {
 	place *localqueue.Place[core.Owner] // State.mu: in this process's queue, since the signal
 }
 
-// reserveLocked puts the owner of a wait in this process's queue, once. e.mu is held.
+// reserveLocked puts the owner of a wait in this process's queue, once. st.mu is held.
 func (w *conditionWait) reserveLocked() localqueue.Place[core.Owner] {
-	e := w.e
+	st := w.st
 	if w.place == nil {
-		place := e.Queue.Reserve(w.Owner, queueMode(w.Owner))
+		place := st.Queue.Reserve(w.Owner, queueMode(w.Owner))
 		w.place = &place
-		e.noteWaiterLocked(w.Owner)
+		st.noteWaiterLocked(w.Owner)
 	}
 	return *w.place
 }
 
 // reserve is reserveLocked.
 func (w *conditionWait) reserve() localqueue.Place[core.Owner] {
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
+	w.st.mu.Lock()
+	defer w.st.mu.Unlock()
 	return w.reserveLocked()
 }
 
 // addTicket adds a ticket.
-func (e *State) addTicket(t *condition.Ticket) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tickets.Add(t)
+func (st *State) addTicket(t *condition.Ticket) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.tickets.Add(t)
 }
 
 // removeTicket removes a ticket.
-func (e *State) removeTicket(t *condition.Ticket) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tickets.Remove(t)
+func (st *State) removeTicket(t *condition.Ticket) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.tickets.Remove(t)
 }
 
 // endWait removes a ticket from the waiters.
-func (e *State) endWait(t *condition.Ticket) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (st *State) endWait(t *condition.Ticket) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	t.End()
 }
 
 // signalled wakes the owner of a ticket.
-func (e *State) signalled(epoch uint64, placed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tickets.Signalled(epoch, placed)
+func (st *State) signalled(epoch uint64, placed bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.tickets.Signalled(epoch, placed)
 }

@@ -12,9 +12,9 @@ import (
 // WantedOf returns the channel of Wanted for an owner.
 func (l *Handle) WantedOf(owner core.Owner) <-chan struct{} {
 	wanted := (<-chan struct{})(core.AlreadyLost)
-	l.WithState(func(e *State) {
-		if _, held := e.heldBy(owner); held {
-			wanted = e.openWanted(owner)
+	l.WithState(func(st *State) {
+		if _, held := st.heldBy(owner); held {
+			wanted = st.openWanted(owner)
 		}
 	})
 	return wanted
@@ -27,69 +27,69 @@ type wantedChannel struct {
 }
 
 // openWanted returns the channel of an owner's hold.
-func (e *State) openWanted(owner core.Owner) <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (st *State) openWanted(owner core.Owner) <-chan struct{} {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	switch {
-	case !e.m.Owned() || e.m.Owner() != owner:
+	case !st.m.Owned() || st.m.Owner() != owner:
 		return core.AlreadyLost
-	case e.info.wanted != nil:
-		return e.info.wanted.channel
+	case st.info.wanted != nil:
+		return st.info.wanted.channel
 	}
-	e.info.wanted = &wantedChannel{channel: make(chan struct{})}
-	e.watched.Store(true) // before the look at the queue: an owner that joins later sees it
-	if e.m.IsWanted() || e.othersWait(owner) {
-		e.closeWantedLocked()
+	st.info.wanted = &wantedChannel{channel: make(chan struct{})}
+	st.watched.Store(true) // before the look at the queue: an owner that joins later sees it
+	if st.m.IsWanted() || st.othersWait(owner) {
+		st.closeWantedLocked()
 	} else {
-		e.watchLocked()
+		st.watchLocked()
 	}
-	return e.info.wanted.channel
+	return st.info.wanted.channel
 }
 
 // othersWait reports whether another owner waits in this process's queue.
-func (e *State) othersWait(owner core.Owner) bool {
-	return e.Queue.Len() > 0 && slices.ContainsFunc(e.Queue.Waiters(), func(o core.Owner) bool { return o != owner })
+func (st *State) othersWait(owner core.Owner) bool {
+	return st.Queue.Len() > 0 && slices.ContainsFunc(st.Queue.Waiters(), func(o core.Owner) bool { return o != owner })
 }
 
 // noteWaiter notifies a holder that called Wanted that an owner has joined this process's queue. It is called if
 // watched is set.
-func (e *State) noteWaiter(owner core.Owner) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.noteWaiterLocked(owner)
+func (st *State) noteWaiter(owner core.Owner) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.noteWaiterLocked(owner)
 }
 
-// noteWaiterLocked is noteWaiter with e.mu held.
-func (e *State) noteWaiterLocked(owner core.Owner) {
-	e.watched.Store(e.info.wanted != nil)
-	if e.m.Owned() && e.m.Owner() != owner {
-		e.closeWantedLocked()
+// noteWaiterLocked is noteWaiter with st.mu held.
+func (st *State) noteWaiterLocked(owner core.Owner) {
+	st.watched.Store(st.info.wanted != nil)
+	if st.m.Owned() && st.m.Owner() != owner {
+		st.closeWantedLocked()
 	}
 }
 
-// closeWantedLocked closes the channel of the hold, if a caller asked for one. e.mu is held.
-func (e *State) closeWantedLocked() {
-	if w := e.info.wanted; w != nil && !w.closed {
+// closeWantedLocked closes the channel of the hold, if a caller asked for one. st.mu is held.
+func (st *State) closeWantedLocked() {
+	if w := st.info.wanted; w != nil && !w.closed {
 		w.closed = true
 		close(w.channel)
 	}
 }
 
-// watchLocked asks Redis, in the background, to report waiters, if a caller of Wanted waits for that. e.mu is held.
-func (e *State) watchLocked() {
-	remote, ok := e.remote.(backend.Watcher)
-	if w := e.info.wanted; !ok || w == nil || w.closed {
+// watchLocked asks Redis, in the background, to report waiters, if a caller of Wanted waits for that. st.mu is held.
+func (st *State) watchLocked() {
+	remote, ok := st.remote.(backend.Watcher)
+	if w := st.info.wanted; !ok || w == nil || w.closed {
 		return
 	}
-	w := watch{s: e.s, remote: remote, name: e.name, epoch: e.m.Epoch()}
-	e.s.core.Checks.Do(w.send)
+	w := watch{s: st.s, remote: remote, name: st.name, epoch: st.m.Epoch()}
+	st.s.core.Checks.Do(w.send)
 }
 
 // rewatch asks Redis once more: reports may have been lost, and there may be another server now.
-func (e *State) rewatch() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.watchLocked()
+func (st *State) rewatch() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.watchLocked()
 }
 
 // A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report. It has no

@@ -126,14 +126,14 @@ type batch struct {
 	states   []*State
 }
 
-func (b *batch) add(e *State) {
-	b.renewals = append(b.renewals, backend.Renewal{Remote: e.remote, Epoch: e.m.Epoch(), Lease: e.m.Span()})
-	b.states = append(b.states, e)
+func (b *batch) add(st *State) {
+	b.renewals = append(b.renewals, backend.Renewal{Remote: st.remote, Epoch: st.m.Epoch(), Lease: st.m.Span()})
+	b.states = append(b.states, st)
 }
 
 // An expiry is a lost hold whose lease is over in Redis too, with a reference to its lock state.
 type expiry struct {
-	e     *State
+	st    *State
 	epoch uint64
 }
 
@@ -154,42 +154,42 @@ func (w *Watchdog) inspectAll(now time.Time, ahead time.Duration, renewing bool)
 	at := machine.Moment{Options: &s.options, Now: now, Ahead: ahead}
 	known := machine.Survey{Renewing: renewing, Refreshed: w.refreshed}
 	found.wake = w.Origin.Add(never / 2)
-	for _, e := range s.states {
-		e.mu.Lock()
-		step := e.m.Tick(&at, known)
-		if e.m.Epoch() != 0 {
-			e.trustLocked()
+	for _, st := range s.states {
+		st.mu.Lock()
+		step := st.m.Tick(&at, known)
+		if st.m.Epoch() != 0 {
+			st.trustLocked()
 		}
-		found.addLocked(e, &step)
+		found.addLocked(st, &step)
 		if step.Wake.IsZero() && step.Do != machine.Nothing {
 			step.Wake = now.Add(maxSleep) // in case it cannot be carried out now
 		}
 		if !step.Wake.IsZero() {
 			found.wake = core.Earlier(found.wake, core.Earlier(step.Wake, now.Add(maxSleep)))
 		}
-		e.mu.Unlock()
+		st.mu.Unlock()
 	}
 	return found
 }
 
 // addLocked adds what a step says. The mutexes of the lock state and of the room are held.
-func (f *survey) addLocked(e *State, step *machine.Step) {
+func (f *survey) addLocked(st *State, step *machine.Step) {
 	if step.Check {
-		e.checkLocked()
+		st.checkLocked()
 	}
 	switch step.Do {
 	case machine.Lose:
-		h := e.holdLocked()
-		e.recordLossLocked(&h, step.Why)
+		h := st.holdLocked()
+		st.recordLossLocked(&h, step.Why)
 		f.lost = append(f.lost, h)
 	case machine.Evict:
-		e.refs++
-		f.ended = append(f.ended, expiry{e, e.m.Epoch()})
+		st.refs++
+		f.ended = append(f.ended, expiry{st, st.m.Epoch()})
 	case machine.Dismiss:
-		e.refs++
-		f.idle = append(f.idle, e)
+		st.refs++
+		f.idle = append(f.idle, st)
 	case machine.Renew:
-		f.due.add(e)
+		f.due.add(st)
 	}
 }
 
@@ -198,12 +198,12 @@ func (w *Watchdog) carryOut(f *survey) {
 	for i := range f.lost {
 		f.lost[i].notifyLoss()
 	}
-	for _, e := range f.idle {
-		w.s.core.Cleaner.Do(e.stopLingering)
+	for _, st := range f.idle {
+		w.s.core.Cleaner.Do(st.stopLingering)
 	}
 	for _, x := range f.ended {
-		x.e.evict(x.epoch, true)
-		w.s.PutState(x.e)
+		x.st.evict(x.epoch, true)
+		w.s.PutState(x.st)
 	}
 }
 
@@ -215,10 +215,10 @@ func (w *Watchdog) renew() {
 		w.s.core.Counts.Commands.Add(1)
 		w.s.core.Conn.Renew(ctx, due.renewals)
 		cancel()
-		for i, e := range due.states {
+		for i, st := range due.states {
 			r := &due.renewals[i]
 			r.Err = core.WrapUnavailable(context.Background(), r.Err)
-			w.renewed(e, r, sent, ahead)
+			w.renewed(st, r, sent, ahead)
 		}
 		select {
 		case w.idle <- struct{}{}:
@@ -229,12 +229,12 @@ func (w *Watchdog) renew() {
 
 // renewed handles the reply for one hold. The hold may have ended and the lock state may serve another lock by now:
 // the machine ignores a reply for another epoch.
-func (w *Watchdog) renewed(e *State, r *backend.Renewal, sent time.Time, ahead time.Duration) {
+func (w *Watchdog) renewed(st *State, r *backend.Renewal, sent time.Time, ahead time.Duration) {
 	if r.Gone {
 		w.loseGone(r, sent, ahead)
 		return
 	}
-	step := e.renewed(r, sent, ahead)
+	step := st.renewed(r, sent, ahead)
 	switch {
 	case step.Do != machine.Extended:
 	case step.Failing:
@@ -248,26 +248,26 @@ func (w *Watchdog) renewed(e *State, r *backend.Renewal, sent time.Time, ahead t
 }
 
 // renewed has the machine handle the reply, and notifies the owner of a hold that is lost.
-func (e *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) machine.Step {
-	e.mu.Lock()
-	at := e.moment(e.s.core.Age())
-	step := e.m.Renewed(&at, machine.Renewed{Epoch: r.Epoch, Gone: r.Gone, Failed: r.Err != nil, Sent: sent, Ahead: ahead})
+func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) machine.Step {
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	step := st.m.Renewed(&at, machine.Renewed{Epoch: r.Epoch, Gone: r.Gone, Failed: r.Err != nil, Sent: sent, Ahead: ahead})
 	if step.Do == machine.Extended {
-		e.trustLocked()
+		st.trustLocked()
 		if r.Err == nil {
-			e.renewNoteLocked(at.Now)
+			st.renewNoteLocked(at.Now)
 		}
 	}
-	e.carryOutLoss(step)
+	st.carryOutLoss(step)
 	return step
 }
 
 // loseGone loses a hold that Redis no longer has. Its lock state needs a reference for that.
 func (w *Watchdog) loseGone(r *backend.Renewal, sent time.Time, ahead time.Duration) {
-	if e := w.s.FindState(r.Remote.Name()); e != nil {
-		e.renewed(r, sent, ahead)
-		e.evict(r.Epoch, false)
-		w.s.PutState(e)
+	if st := w.s.FindState(r.Remote.Name()); st != nil {
+		st.renewed(r, sent, ahead)
+		st.evict(r.Epoch, false)
+		w.s.PutState(st)
 	}
 }
 
@@ -281,19 +281,19 @@ func (w *Watchdog) abandonAll() {
 	var held []abandoned
 	s.core.Abandoned.Store(true)
 	s.mu.Lock()
-	for _, e := range s.states {
-		e.mu.Lock()
-		if e.m.Owned() || e.m.Phase() == machine.Lost {
-			e.refs++
-			left := s.core.Config.LeavesPortable && e.m.Owned() && core.IsPortable(e.m.Owner())
-			held = append(held, abandoned{expiry{e: e, epoch: e.m.Epoch()}, left})
+	for _, st := range s.states {
+		st.mu.Lock()
+		if st.m.Owned() || st.m.Phase() == machine.Lost {
+			st.refs++
+			left := s.core.Config.LeavesPortable && st.m.Owned() && core.IsPortable(st.m.Owner())
+			held = append(held, abandoned{expiry{st: st, epoch: st.m.Epoch()}, left})
 			if left {
 				s.leftHolds.Add(1)
 			} else {
 				s.abandonedHolds.Add(1)
 			}
 		}
-		e.mu.Unlock()
+		st.mu.Unlock()
 	}
 	s.mu.Unlock()
 	for _, x := range held {
@@ -301,34 +301,34 @@ func (w *Watchdog) abandonAll() {
 		if x.left {
 			why = "the session was closed, and the hold is left to be resumed"
 		}
-		x.e.Lose(x.epoch, why)
-		x.e.evict(x.epoch, !x.left)
-		s.PutState(x.e)
+		x.st.Lose(x.epoch, why)
+		x.st.evict(x.epoch, !x.left)
+		s.PutState(x.st)
 	}
 }
 
 // evict takes the baton from the owner of a lost hold and passes it to the next, unless the owner is giving it up
 // itself. If there is no next owner to take over what Redis may still have, the session gives that back. The caller has
 // a reference to the lock state.
-func (e *State) evict(epoch uint64, mayBeThere bool) {
-	e.mu.Lock()
-	owner, fixed := e.m.Owner(), e.m.Lease().Fixed()
-	holds := e.Queue.HoldCount(owner)
-	evicted := e.m.Phase() == machine.Lost && e.m.Epoch() == epoch && e.Queue.Evict(owner)
+func (st *State) evict(epoch uint64, mayBeThere bool) {
+	st.mu.Lock()
+	owner, fixed := st.m.Owner(), st.m.Lease().Fixed()
+	holds := st.Queue.HoldCount(owner)
+	evicted := st.m.Phase() == machine.Lost && st.m.Epoch() == epoch && st.Queue.Evict(owner)
 	if evicted {
-		e.oweLocked(owner, fixed, holds)
-		e.m.Evicted()
-		e.disownLocked()
+		st.oweLocked(owner, fixed, holds)
+		st.m.Evicted()
+		st.disownLocked()
 	}
-	remote, name := e.remote, e.name
-	e.mu.Unlock()
+	remote, name := st.remote, st.name
+	st.mu.Unlock()
 	if !evicted {
 		return
 	}
-	if mayBeThere && e.Queue.Idle() {
-		e.s.core.Cleaner.Do(func() { e.s.ReleaseOrphan(remote, name, epoch) })
+	if mayBeThere && st.Queue.Idle() {
+		st.s.core.Cleaner.Do(func() { st.s.ReleaseOrphan(remote, name, epoch) })
 	}
-	e.s.PutState(e)
+	st.s.PutState(st)
 }
 
 // notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.

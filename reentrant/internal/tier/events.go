@@ -72,26 +72,26 @@ func (a *alarm) event(o sharedqueue.Outcome, admitted any) (context.Context, cor
 }
 
 // changed reports a change of a read-write lock. Its queue calls it, with its mutex held.
-func (q *rwTier) changed(c sharedqueue.Change[core.Owner]) {
-	ctx, e := q.event(c.Outcome, c.Call)
+func (t *rwTier) changed(c sharedqueue.Change[core.Owner]) {
+	ctx, e := t.event(c.Outcome, c.Call)
 	e.Mode, e.Owner, e.Token = modeOf(c.Mode), c.Owner, backend.Token(c.Token)
 	switch e.Kind {
 	case core.EventAcquired:
-		q.since[c.Owner] = time.Now()
+		t.since[c.Owner] = time.Now()
 	case core.EventReleased:
-		e.Held = q.heldFor(c.Owner)
+		e.Held = t.heldFor(c.Owner)
 	}
-	q.session.Report(ctx, e)
+	t.session.Report(ctx, e)
 }
 
 // heldFor returns for how long an owner has had the side that it has left or lost; 0 in a session that reports no events.
 // The queue's mutex is held. After a loss no owner comes in before that is reported, so Lose does not need it.
-func (q *rwTier) heldFor(owner core.Owner) time.Duration {
-	since, ok := q.since[owner]
+func (t *rwTier) heldFor(owner core.Owner) time.Duration {
+	since, ok := t.since[owner]
 	if !ok {
 		return 0
 	}
-	delete(q.since, owner)
+	delete(t.since, owner)
 	return time.Since(since)
 }
 
@@ -104,13 +104,13 @@ func modeOf(mode sharedqueue.Mode) core.Mode {
 }
 
 // changed reports that permits were taken or given back. The queue calls it, with its mutex held.
-func (q *permitTier) changed(c sharedqueue.Change[struct{}]) {
-	ctx, e := q.event(c.Outcome, c.Call)
+func (t *permitTier) changed(c sharedqueue.Change[struct{}]) {
+	ctx, e := t.event(c.Outcome, c.Call)
 	e.Mode, e.Permits = core.ModePermits, c.Permits
 	if e.Kind == core.EventAcquired {
-		q.stays.begin(e.Owner, c.Permits)
+		t.stays.begin(e.Owner, c.Permits)
 	} else {
-		e.Held = time.Since(q.stays.end(e.Owner, c.Permits))
+		e.Held = time.Since(t.stays.end(e.Owner, c.Permits))
 	}
-	q.session.Report(ctx, e)
+	t.session.Report(ctx, e)
 }

@@ -67,9 +67,9 @@ func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Hold
 }
 
 // holders returns the owners of this session that are inside.
-func (q *rwTier) holders() (all []core.Holder) {
-	q.Inside(mostHolders, func(owner core.Owner, mode sharedqueue.Mode, token uint64) {
-		h := core.Holder{Session: q.session.ID, Owner: owner.String(), Mode: modeOf(mode), Since: q.since[owner]}
+func (t *rwTier) holders() (all []core.Holder) {
+	t.Inside(mostHolders, func(owner core.Owner, mode sharedqueue.Mode, token uint64) {
+		h := core.Holder{Session: t.session.ID, Owner: owner.String(), Mode: modeOf(mode), Since: t.since[owner]}
 		if h.Since.IsZero() && token > 0 {
 			h.Since = core.TimeOf(backend.Token(token))
 		}
@@ -79,17 +79,17 @@ func (q *rwTier) holders() (all []core.Holder) {
 }
 
 // holders returns the owners of this session that got permits, or if they are not known how many permits it uses.
-func (q *permitTier) holders() (all []core.Holder) {
-	q.Inside(func(permits int) {
+func (t *permitTier) holders() (all []core.Holder) {
+	t.Inside(func(permits int) {
 		if permits == 0 {
 			return // they may be lost, and Lose is about to clear the stays
 		}
-		if q.stays.all.Len() == 0 {
-			all = []core.Holder{{Session: q.session.ID, Mode: core.ModePermits, Permits: permits}}
+		if t.stays.all.Len() == 0 {
+			all = []core.Holder{{Session: t.session.ID, Mode: core.ModePermits, Permits: permits}}
 		}
-		for at := q.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
+		for at := t.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
 			one := at.Value.(*stay)
-			all = append(all, core.Holder{Session: q.session.ID, Owner: one.owner.String(), Mode: core.ModePermits, Permits: one.permits, Since: one.since})
+			all = append(all, core.Holder{Session: t.session.ID, Owner: one.owner.String(), Mode: core.ModePermits, Permits: one.permits, Since: one.since})
 		}
 	})
 	return all

@@ -131,32 +131,32 @@ func (l RWLock) newTier() share.Tier {
 
 // Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
 // used.
-func (q *rwTier) Keep(units int) (int, backend.Token) {
-	kept, used := q.RW.Keep(units)
+func (t *rwTier) Keep(units int) (int, backend.Token) {
+	kept, used := t.RW.Keep(units)
 	return kept, backend.Token(used)
 }
 
 // Lose takes all holds from their owners, and records how many Unlocks each still owes.
-func (q *rwTier) Lose(why string) (notify func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	writer, writes := q.Writer()
-	_, _, token := q.Holds(writer)
-	for _, x := range q.RW.Lose() {
+func (t *rwTier) Lose(why string) (notify func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	writer, writes := t.Writer()
+	_, _, token := t.Holds(writer)
+	for _, x := range t.RW.Lose() {
 		if x.Reads > 0 {
-			q.session.Debts.Add(core.DebtOf(core.ModeRead, q.name, x.Owner), x.Reads)
+			t.session.Debts.Add(core.DebtOf(core.ModeRead, t.name, x.Owner), x.Reads)
 		}
-		e := core.Event{Mode: core.ModeRead, Owner: x.Owner, Held: q.heldFor(x.Owner)}
+		e := core.Event{Mode: core.ModeRead, Owner: x.Owner, Held: t.heldFor(x.Owner)}
 		if x.Writes > 0 {
 			e.Mode = core.ModeWrite
-			q.session.Debts.Add(core.DebtOf(core.ModeWrite, q.name, x.Owner), x.Writes)
+			t.session.Debts.Add(core.DebtOf(core.ModeWrite, t.name, x.Owner), x.Writes)
 			if writes && writer == x.Owner {
 				e.Token = backend.Token(token)
 			}
 		}
-		q.report(e, why)
+		t.report(e, why)
 	}
-	return q.tripLocked()
+	return t.tripLocked()
 }
 
 // A Grant is the hold of one side that a call got. It has the life of that hold: before the call goes on, the hold

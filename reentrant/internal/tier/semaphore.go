@@ -80,26 +80,26 @@ func (m Semaphore) newTier() share.Tier {
 }
 
 // Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
-func (q *permitTier) Keep(units int) (int, backend.Token) { return q.Permits.Keep(units), 0 }
+func (t *permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
 // Rest reports whether no permit was in use since the last call.
-func (q *permitTier) Rest() bool { return q.Permits.Rest() }
+func (t *permitTier) Rest() bool { return t.Permits.Rest() }
 
 // release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
 // of c are not lost if no permits were lost since the call got them.
-func (q *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool, err error) {
-	q.mu.Lock() // a loss is on record before the mutex is free
-	defer q.mu.Unlock()
-	held, lost := q.InUse(), 0 // held: at least, until the mutex is free
-	if c == nil || c.permitTier != q || c.life != q.Life() || held < n {
-		lost = q.session.Debts.TakeOwed(core.DebtOfPermits(q.name), n-held, n)
+func (t *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool, err error) {
+	t.mu.Lock() // a loss is on record before the mutex is free
+	defer t.mu.Unlock()
+	held, lost := t.InUse(), 0 // held: at least, until the mutex is free
+	if c == nil || c.permitTier != t || c.life != t.Life() || held < n {
+		lost = t.session.Debts.TakeOwed(core.DebtOfPermits(t.name), n-held, n)
 	}
 	if lost+held < n {
 		return false, core.ErrNotHeld
 	}
 	if lost < n {
-		q.leaveLocked(call, func() { _, look = q.Exit(n - lost) })
-		look = look || q.InUse() == 0 // idle permits go back at once
+		t.leaveLocked(call, func() { _, look = t.Exit(n - lost) })
+		look = look || t.InUse() == 0 // idle permits go back at once
 	}
 	if lost > 0 {
 		err = core.ErrLost
@@ -108,18 +108,18 @@ func (q *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool,
 }
 
 // Lose takes all permits from the callers, and records how many Releases they still owe.
-func (q *permitTier) Lose(why string) (notify func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n := q.Permits.Lose(); n > 0 {
-		q.session.Debts.Add(core.DebtOfPermits(q.name), n)
+func (t *permitTier) Lose(why string) (notify func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.Permits.Lose(); n > 0 {
+		t.session.Debts.Add(core.DebtOfPermits(t.name), n)
 		e := core.Event{Mode: core.ModePermits, Permits: n}
-		if q.session.Reporting {
-			e.Held = time.Since(q.stays.end(core.Owner{}, n))
+		if t.session.Reporting {
+			e.Held = time.Since(t.stays.end(core.Owner{}, n))
 		}
-		q.report(e, why)
+		t.report(e, why)
 	}
-	return q.tripLocked()
+	return t.tripLocked()
 }
 
 // A PermitCall is the permits that a call got. It has their life: before the call goes on, they may be lost, and other

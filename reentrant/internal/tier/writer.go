@@ -110,14 +110,14 @@ func (w *writerWait) leave() bool {
 
 // exitForWait takes all holds of a writer, and their loss notifier. No other owner was inside, so none uses the
 // notifier.
-func (q *rwTier) exitForWait(w *writerWait) (look bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_, _, token := q.Holds(w.Owner)
-	q.leaveLocked(w.call, func() { w.reads, w.writes, look = q.ExitAll(w.Owner) })
+func (t *rwTier) exitForWait(w *writerWait) (look bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _, token := t.Holds(w.Owner)
+	t.leaveLocked(w.call, func() { w.reads, w.writes, look = t.ExitAll(w.Owner) })
 	if w.writes > 0 {
 		w.token = backend.Token(token)
-		w.notifier, q.notifier = q.notifier, nil
+		w.notifier, t.notifier = t.notifier, nil
 	}
 	return look
 }
@@ -177,25 +177,25 @@ func (w *writerWait) returnBy(over context.Context, p *writerTry) error {
 
 // restore gives a writer with one hold the holds of its wait, and their loss notifier. If another goroutine of the same
 // owner is inside and has a notifier, both notify. After an error the one hold is gone too.
-func (q *rwTier) restore(w *writerWait) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.AddHolds(w.Owner, w.reads, w.writes-1) {
+func (t *rwTier) restore(w *writerWait) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.AddHolds(w.Owner, w.reads, w.writes-1) {
 		held := false
-		q.leaveLocked(w.call, func() { _, held, _ = q.ExitWrite(w.Owner) })
+		t.leaveLocked(w.call, func() { _, held, _ = t.ExitWrite(w.Owner) })
 		if held {
 			return core.ErrTooManyHolds
 		}
 		w.writes-- // the loss of that one is on record
 		return core.ErrLost
 	}
-	switch own := q.notifier; {
+	switch own := t.notifier; {
 	case w.notifier == nil:
 	case own != nil:
 		cancel := context.CancelCauseFunc(func(error) { w.notifier.Notify() })
 		own.Add(&cancel)
 	default:
-		q.notifier = w.notifier
+		t.notifier = w.notifier
 	}
 	return nil
 }
