@@ -159,89 +159,115 @@ func TestABoundedBufferLosesAndDoublesNothing(t *testing.T) {
 }
 
 func buffer(t *testing.T, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 2))
+	server := memory.New(memory.WithFault(unruly(seed)))
+	b := &boundedBuffer{t: t}
+	var workers sync.WaitGroup
+	for range 3 {
+		l := newSession(t, server).NewLock("buffer")
+		s := &bufferSession{b, l, l.NewCondition("not full"), l.NewCondition("not empty")}
+		workers.Go(s.produce)
+		workers.Go(s.consume)
+	}
+	workers.Wait()
+	for i, item := range b.out {
+		require.Equal(t, i, item)
+	}
+	assert.Len(t, b.out, bufferItems)
+}
+
+// unruly returns a fault that loses, delays and doubles some of the commands and messages.
+func unruly(seed uint64) memory.Fault {
 	var mu sync.Mutex
-	b := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
+	random := rand.New(rand.NewPCG(seed, 2))
+	return func(op memory.Op) memory.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
 		d := time.Duration(random.IntN(300)) * time.Millisecond
-		switch random.IntN(40) {
-		case 0:
-			if op.Verb != memory.Connect {
-				return memory.LoseReply
-			}
-		case 1:
-			if op.Verb == memory.Push {
-				return memory.Lose
-			}
-		case 2:
+		switch n := random.IntN(40); {
+		case n == 0 && op.Verb != memory.Connect:
+			return memory.LoseReply
+		case n == 1 && op.Verb == memory.Push:
+			return memory.Lose
+		case n == 2:
 			return memory.DelayReply(d)
-		case 3:
-			if op.Verb != memory.Connect {
-				return memory.Duplicate(d)
-			}
+		case n == 3 && op.Verb != memory.Connect:
+			return memory.Duplicate(d)
 		}
 		return memory.Pass
-	}))
-	const items, capacity = 60, 3
-	var stock []int // guarded by the lock under test
-	var out []int
-	var inside int
-	var wg sync.WaitGroup
-	next := 0
-	for range 3 {
-		s := newSession(t, b)
-		l := s.NewLock("buffer")
-		notFull, notEmpty := l.NewCondition("not full"), l.NewCondition("not empty")
-		// turn waits until ready, does one thing under the lock, and reports whether there is more to do.
-		turn := func(ready func() bool, wait *reentrant.Condition, work func() bool, tell *reentrant.Condition) bool {
-			require.NoError(t, l.Lock(t.Context()))
-			for !ready() {
-				require.NoError(t, wait.Await(t.Context()))
-			}
-			inside++
-			assert.Equal(t, 1, inside, "no other owner is inside")
-			more := work()
-			inside--
-			if more {
-				require.NoError(t, tell.Signal(t.Context()))
-			} else {
-				require.NoError(t, notFull.SignalAll(t.Context()))
-				require.NoError(t, notEmpty.SignalAll(t.Context()))
-			}
-			if err := l.Unlock(t.Context()); err != nil {
-				assert.True(t, backend.OutcomeUnknown(err), "%v", err)
-			}
-			return more
-		}
-		wg.Go(func() {
-			for turn(func() bool { return len(stock) < capacity || next == items }, notFull, func() bool {
-				if next == items {
-					return false
-				}
-				stock = append(stock, next)
-				next++
-				return true
-			}, notEmpty) {
-			}
-		})
-		wg.Go(func() {
-			for turn(func() bool { return len(stock) > 0 || len(out) == items }, notEmpty, func() bool {
-				if len(out) == items {
-					return false
-				}
-				out = append(out, stock[0])
-				stock = stock[1:]
-				return true
-			}, notFull) {
-			}
-		})
 	}
-	wg.Wait()
-	for i, item := range out {
-		require.Equal(t, i, item)
+}
+
+const bufferItems, bufferCapacity = 60, 3
+
+// A boundedBuffer is guarded by the lock under test.
+type boundedBuffer struct {
+	t          *testing.T
+	next       int // the next item
+	stock, out []int
+	inside     int
+}
+
+func (b *boundedBuffer) hasRoom() bool { return len(b.stock) < bufferCapacity || b.next == bufferItems }
+func (b *boundedBuffer) hasItem() bool { return len(b.stock) > 0 || len(b.out) == bufferItems }
+
+// put puts the next item in, and returns false if there is none left.
+func (b *boundedBuffer) put() bool {
+	if b.next == bufferItems {
+		return false
 	}
-	assert.Len(t, out, items)
+	b.stock = append(b.stock, b.next)
+	b.next++
+	return true
+}
+
+// take takes an item out, and returns false if all were taken.
+func (b *boundedBuffer) take() bool {
+	if len(b.out) == bufferItems {
+		return false
+	}
+	b.out = append(b.out, b.stock[0])
+	b.stock = b.stock[1:]
+	return true
+}
+
+// A bufferSession is the buffer as one session uses it.
+type bufferSession struct {
+	*boundedBuffer
+	lock              *reentrant.Lock
+	notFull, notEmpty *reentrant.Condition
+}
+
+func (s *bufferSession) produce() {
+	for s.turn(s.hasRoom, s.notFull, s.put, s.notEmpty) {
+	}
+}
+
+func (s *bufferSession) consume() {
+	for s.turn(s.hasItem, s.notEmpty, s.take, s.notFull) {
+	}
+}
+
+// turn waits until ready, does one thing under the lock, wakes a waiter, and reports whether there is more to do.
+func (s *bufferSession) turn(ready func() bool, wait *reentrant.Condition, work func() bool, wake *reentrant.Condition) bool {
+	ctx := s.t.Context()
+	require.NoError(s.t, s.lock.Lock(ctx))
+	for !ready() {
+		require.NoError(s.t, wait.Await(ctx))
+	}
+	s.inside++
+	assert.Equal(s.t, 1, s.inside, "no other owner is inside")
+	more := work()
+	s.inside--
+	if more {
+		require.NoError(s.t, wake.Signal(ctx))
+	} else {
+		require.NoError(s.t, s.notFull.SignalAll(ctx))
+		require.NoError(s.t, s.notEmpty.SignalAll(ctx))
+	}
+	if err := s.lock.Unlock(ctx); err != nil {
+		assert.True(s.t, backend.OutcomeUnknown(err), "%v", err)
+	}
+	return more
 }
 
 // A server wakes many waiters in batches. SignalAll repeats its command until all of them are woken.
