@@ -125,12 +125,7 @@ func (r *reader) client(ops []Op) {
 				r.find("%s: Unlock returned %q (%s) with %d to come", op.Client, op.Outcome, op.Note, owed)
 			}
 			owed--
-			if now != nil {
-				now.depth--
-				if now.depth == 0 {
-					now.end, now = op.Return, nil
-				}
-			}
+			now = now.unlock(op)
 		}
 	}
 	if now == nil && owed <= 0 {
@@ -144,6 +139,18 @@ func (r *reader) client(ops []Op) {
 	if now != nil {
 		now.end = max(dead, now.shown)
 	}
+}
+
+// unlock ends one hold of u, and returns what is left of u: nil after the last one.
+func (u *use) unlock(op Op) *use {
+	if u == nil {
+		return nil
+	}
+	if u.depth--; u.depth > 0 {
+		return u
+	}
+	u.end = op.Return
+	return nil
 }
 
 func (r *reader) begin(op Op) *use {
@@ -291,32 +298,16 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	blind := h.blind()
 	calls := slices.SortedFunc(slices.Values(known), func(a, b *use) int { return cmp.Compare(a.taken.Call, b.taken.Call) })
 	shown := slices.SortedFunc(slices.Values(known), func(a, b *use) int { return cmp.Compare(a.shown, b.shown) })
-	highest, wrote := &use{}, &use{}
-	own := make(map[string]*use) // the highest of each process
+	seen := bounds{highest: &use{}, wrote: &use{}, own: make(map[string]*use)}
 	had := make(map[uint64]*use) // writers by token
 	for _, u := range calls {
 		for len(shown) > 0 && shown[0].shown < u.taken.Call {
-			s := shown[0]
+			seen.show(shown[0])
 			shown = shown[1:]
-			if s.token > highest.token {
-				highest = s
-			}
-			if !s.read && s.token > wrote.token {
-				wrote = s
-			}
-			if own[s.process] == nil || s.token > own[s.process].token {
-				own[s.process] = s
-			}
 		}
-		before := highest
-		if u.read {
-			before = wrote
-			if o := own[u.process]; o != nil && o.token > before.token {
-				before = o
-			}
-		}
+		before := seen.below(u)
 		if h.older(u) || slices.ContainsFunc(blind, func(s Span) bool { return s.From <= u.taken.Return && u.taken.Call <= s.To }) {
-			before = own[u.process]
+			before = seen.own[u.process]
 		}
 		if before != nil && (u.token < before.token || !u.read && u.token == before.token) {
 			findings = append(findings, fmt.Sprintf("%s of %s came after %s of %s", u, u.client, before, before.client))
@@ -332,6 +323,38 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 		}
 	}
 	return findings
+}
+
+// bounds are the uses with the highest tokens and versions among those that were shown so far.
+type bounds struct {
+	highest *use
+	wrote   *use            // of the writers
+	own     map[string]*use // of each process
+}
+
+// show takes a use that was shown into account.
+func (b *bounds) show(u *use) {
+	if u.token > b.highest.token {
+		b.highest = u
+	}
+	if !u.read && u.token > b.wrote.token {
+		b.wrote = u
+	}
+	if b.own[u.process] == nil || u.token > b.own[u.process].token {
+		b.own[u.process] = u
+	}
+}
+
+// below returns the use above which u must be: a writer above everything, a reader above the writers and what its own
+// process has seen.
+func (b *bounds) below(u *use) *use {
+	if !u.read {
+		return b.highest
+	}
+	if own := b.own[u.process]; own != nil && own.token > b.wrote.token {
+		return own
+	}
+	return b.wrote
 }
 
 // older reports whether a reader may have got its version from an older record than there was before.
