@@ -231,78 +231,84 @@ func (o *ownership) count(t *testing.T, owner, n int) int {
 func TestAStormOfSharedOwners(t *testing.T) {
 	const owners, goroutines = 3, 4
 	synctest.Test(t, func(t *testing.T) {
-		var q Queue[int]
-		var working exclusion
-		var held ownership
-		var wg sync.WaitGroup
+		s := sharedStorm{t: t}
 		seed := newSeed(t)
-
-		lock := func(owner int, done chan struct{}) bool {
-			got := q.Claim(owner, Shared, done, nil)
-			if got == Cancelled {
-				return false
-			}
-			working.enter(t)
-			before := q.HoldCount(owner)
-			if (got == Reentered) != (before > 0) {
-				t.Errorf("%v with %d holds", got, before)
-			}
-			holds := held.count(t, owner, 1)
-			if holds != before+1 {
-				t.Errorf("the queue counts %d holds, there are %d", before+1, holds)
-			}
-			working.exit(t)
-			q.Settle(holds)
-			return true
-		}
-		unlock := func(owner int) {
-			before, ok := q.Begin(owner)
-			working.enter(t)
-			holds := held.count(t, owner, -1)
-			if !ok || holds != before-1 {
-				t.Errorf("unlocked %d of %d holds (%t)", before-holds, before, ok)
-			}
-			working.exit(t)
-			if holds > 0 {
-				q.Settle(holds)
-			} else if !q.Pass() {
-				q.Leave()
-			}
-		}
-
-		release := holdBack(t, &q, owners)
+		release := holdBack(t, &s.q, owners)
 		for g := range owners * goroutines {
-			owner := g % owners
-			wg.Go(func() {
-				rnd := rand.New(rand.NewPCG(seed, uint64(g)))
-				for round := range rounds(500) {
-					done, patience := make(chan struct{}), rnd.IntN(20)
-					leave := func() {
-						for range patience {
-							runtime.Gosched()
-						}
-						close(done)
-					}
-					if round > 0 {
-						wg.Go(leave)
-					}
-					n := 0
-					for range 1 + rnd.IntN(3) {
-						if lock(owner, done) {
-							n++
-						}
-						runtime.Gosched()
-					}
-					for range n {
-						unlock(owner)
-					}
-				}
-			})
+			s.all.Go(func() { s.run(g%owners, rand.New(rand.NewPCG(seed, uint64(g)))) })
 		}
 		release()
-		wg.Wait()
-		require.Zero(t, held.holds.Load())
-		require.Empty(t, q.siblings)
-		requireConserved(t, &q)
+		s.all.Wait()
+		require.Zero(t, s.held.holds.Load())
+		require.Empty(t, s.q.siblings)
+		requireConserved(t, &s.q)
 	})
+}
+
+// A sharedStorm is a queue that the goroutines of shared owners use.
+type sharedStorm struct {
+	t       *testing.T
+	q       Queue[int]
+	working exclusion
+	held    ownership
+	all     sync.WaitGroup
+}
+
+// run locks and unlocks for one owner. After the first round it stops waiting after a random while.
+func (s *sharedStorm) run(owner int, rnd *rand.Rand) {
+	for round := range rounds(500) {
+		done, patience := make(chan struct{}), rnd.IntN(20)
+		if round > 0 {
+			s.all.Go(func() {
+				for range patience {
+					runtime.Gosched()
+				}
+				close(done)
+			})
+		}
+		n := 0
+		for range 1 + rnd.IntN(3) {
+			if s.lock(owner, done) {
+				n++
+			}
+			runtime.Gosched()
+		}
+		for range n {
+			s.unlock(owner)
+		}
+	}
+}
+
+func (s *sharedStorm) lock(owner int, done chan struct{}) bool {
+	got := s.q.Claim(owner, Shared, done, nil)
+	if got == Cancelled {
+		return false
+	}
+	s.working.enter(s.t)
+	before := s.q.HoldCount(owner)
+	if (got == Reentered) != (before > 0) {
+		s.t.Errorf("%v with %d holds", got, before)
+	}
+	holds := s.held.count(s.t, owner, 1)
+	if holds != before+1 {
+		s.t.Errorf("the queue counts %d holds, there are %d", before+1, holds)
+	}
+	s.working.exit(s.t)
+	s.q.Settle(holds)
+	return true
+}
+
+func (s *sharedStorm) unlock(owner int) {
+	before, ok := s.q.Begin(owner)
+	s.working.enter(s.t)
+	holds := s.held.count(s.t, owner, -1)
+	if !ok || holds != before-1 {
+		s.t.Errorf("unlocked %d of %d holds (%t)", before-holds, before, ok)
+	}
+	s.working.exit(s.t)
+	if holds > 0 {
+		s.q.Settle(holds)
+	} else if !s.q.Pass() {
+		s.q.Leave()
+	}
 }
