@@ -71,7 +71,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	server := redisserver.Start(t, "--requirepass", "s3cret")
 	for url, want := range map[string]string{
 		"redis://:wrong1@" + server.Addr():                         "WRONGPASS",
-		"redis://unknown:wrong1@" + server.Addr():                   "WRONGPASS",
+		"redis://unknown:wrong1@" + server.Addr():                  "WRONGPASS",
 		"redis://:wrong1@" + server.Addr() + "?protocol=2":         "WRONGPASS",
 		"redis://" + server.Addr():                                 "NOAUTH",
 		"redis://" + server.Addr() + "?protocol=2":                 "NOAUTH",
