@@ -63,7 +63,10 @@ func wantedByATry(t *test) {
 		require.True(t, reply.Lingers, "the holder may give it up at once")
 	})
 	a.take(6, owner("7"))
-	require.False(t, b.acquire(epoch+1, barge).Lingers)
+	t.eventually("the hold counts as in use, at all nodes of a quorum", func() bool {
+		epoch++
+		return !b.acquire(epoch, barge).Lingers
+	})
 	a.waiting()
 }
 
