@@ -2,6 +2,7 @@ package exclusive
 
 import (
 	"context"
+	"time"
 
 	"github.com/petermattis/goid"
 
@@ -44,6 +45,22 @@ func (l *Handle) ReenterFast(ctx context.Context) bool {
 // A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.
 // It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
 // closed: then stopLingering takes the baton and gives the hold back.
+
+// keepLocked lets the hold linger, if the session keeps it although none of its owners needs it, and frees the baton.
+// st.mu is held, and free if it returns true.
+func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
+	closing := st.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
+	until, ok := st.m.Linger(&st.s.options, age, closing)
+	if !ok {
+		return false
+	}
+	st.reportReleaseLocked(ctx, false)
+	st.disownLocked()
+	st.Queue.Leave() // from now on the lock state may serve another lock
+	st.mu.Unlock()
+	st.s.Watchdog.WakeBy(st.s.core.Opened.Add(until))
+	return true
+}
 
 // startDismissal reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
 // with a reference to the lock state.

@@ -147,10 +147,10 @@ func (st *State) recordLossLocked(h *Hold, why string) {
 	st.s.reportLost(st.name, h, why)
 }
 
-// ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now; otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's
-// now. In a process that was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not
-// used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the
-// operation.
+// ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;
+// otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's now. In a process that
+// was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not used for another lock
+// while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the operation.
 func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 	st = l.lastState.Load()
 	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != l.lazyID.Load() {

@@ -91,34 +91,29 @@ func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 // session's when Unlock began, which is how long the lease had to be trusted. As in inherit, frames are small.
 func (st *State) unlock(ctx context.Context, age time.Duration) error {
 	st.mu.Lock()
-	if st.Queue.Len() == 0 || !st.m.CanHandOver(&st.s.options, age) || !st.Queue.Pass() {
-		return st.endHold(ctx, age)
+	switch {
+	case st.Queue.Len() > 0 && st.m.CanHandOver(&st.s.options, age) && st.Queue.Pass():
+		st.reportReleaseLocked(ctx, true)
+		st.m.HandOver()
+		st.disownLocked()
+		st.mu.Unlock()
+		st.s.core.Counts.Handoffs.Add(1)
+		st.s.PutState(st)
+		return nil
+	case st.cohort.Load() && st.keepLocked(ctx, age):
+		return nil
 	}
-	st.reportReleaseLocked(ctx, true)
-	st.m.HandOver()
-	st.disownLocked()
-	st.mu.Unlock()
-	st.s.core.Counts.Handoffs.Add(1)
-	st.s.PutState(st)
-	return nil
+	return st.endHold(ctx, age)
 }
 
-// endHold is unlock for a lock that no other owner of this session waits for, or a hold that cannot be trusted any
-// more. st.mu is held, and free when it returns.
+// endHold is unlock for a lock that no other owner of this session waits for and that does not linger, or a hold that
+// cannot be trusted any more. st.mu is held, and free when it returns.
 func (st *State) endHold(ctx context.Context, age time.Duration) error {
 	at := st.moment(age)
-	at.Closing = st.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
 	h := st.holdLocked()
 	s := st.m.Exit(&at)
 	st.disownLocked()
-	switch s.Do {
-	case machine.Linger:
-		st.reportRelease(ctx, &h, false, nil)
-		st.Queue.Leave() // from now on the lock state may serve another lock
-		st.mu.Unlock()
-		st.s.Watchdog.WakeBy(s.Wake)
-		return nil
-	case machine.PassOn:
+	if s.Do == machine.PassOn {
 		st.mu.Unlock()
 		if s.Why != "" {
 			st.s.notifyLost(st.name, &h, s.Why)

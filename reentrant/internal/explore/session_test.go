@@ -227,6 +227,12 @@ func (x *step) copy(i uint8, w way) {
 	x.send(x.world.lean(a, req.Prior), w)
 }
 
+// lingers has the session keep the hold of an owner that gives it up, if it may.
+func (c *client) lingers(at *machine.Moment) bool {
+	_, ok := c.Linger(at.Options, at.Now.Sub(at.Opened), false)
+	return ok
+}
+
 // release gives up all that the session has: its hold, or what attempts left behind. If that is under way already, it
 // sends what a lean release goes on with.
 func (x *step) release(i uint8, w way) {
@@ -241,9 +247,11 @@ func (x *step) release(i uint8, w way) {
 		return
 	case !c.Owned():
 		c.Clean()
-	case c.Exit(at).Do == machine.Linger:
+	case c.lingers(at):
 		x.tell("%s keeps the lock, which no owner has", sessionName(i))
 		return
+	default:
+		c.Exit(at)
 	}
 	req := c.ReleaseRequest(at)
 	if c.full {

@@ -53,13 +53,13 @@ func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
 func (l Lease) Until() time.Time { return l.Sent.Add(l.Trust) }
 
 // Trusted reports whether the lease is trusted at now.
-func (l Lease) Trusted(now time.Time) bool { return now.Before(l.Until()) }
+func (l Lease) Trusted(now time.Time) bool { return now.Sub(l.Sent) < l.Trust }
 
 // End returns the moment from which Redis may give the lock away.
 func (l Lease) End() time.Time { return l.Sent.Add(l.Length) }
 
 // Remaining returns how long the lease is still trusted.
-func (l Lease) Remaining(now time.Time) time.Duration { return l.Until().Sub(now) }
+func (l Lease) Remaining(now time.Time) time.Duration { return l.Trust - now.Sub(l.Sent) }
 
 // Fixed reports whether the lease is never renewed.
 func (l Lease) Fixed() bool { return l.renew == 0 }

@@ -37,8 +37,25 @@ func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 // the lock over in Redis with its own first command, or inherits it.
 func (m *Machine[K]) HandOver() { m.enter(Handed) }
 
-// Exit ends the hold of an owner that gives up its last one, when no owner of this session waits for it. A hold in cohort
-// mode lingers: the session keeps it, and the baton is free.
+// Linger keeps the hold of an owner that gives up its last one, when no owner of this session waits for it: the session
+// has it in cohort mode, and the baton is free. It is kept until the session has the returned age. ok is false if it is not
+// kept: Exit follows. As HandOver it is on a fast path, and has no Moment.
+func (m *Machine[K]) Linger(o *Options, age time.Duration, closing bool) (until time.Duration, ok bool) {
+	if closing || !m.lingers(o) || !m.CanHandOver(o, age) {
+		return 0, false
+	}
+	m.enter(Idle)
+	m.lingerUntil = age + 1 + o.Linger
+	return age + o.Linger, true
+}
+
+// lingers reports whether the session may keep the hold although no owner waits for it.
+func (m *Machine[K]) lingers(o *Options) bool {
+	return m.hold.cohort && o.Linger > 0 && m.hold.token < m.hold.last && m.wanted < m.hold.epoch
+}
+
+// Exit ends the hold of an owner that gives up its last one, when no owner of this session waits for it, and it does not
+// linger.
 func (m *Machine[K]) Exit(at *Moment) Step {
 	switch {
 	case m.phase == Lost:
@@ -47,18 +64,9 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 	case !m.hold.lease.Trusted(at.Now):
 		m.clear(Vacant)
 		return Step{Do: PassOn, Lost: true, Why: "the lease ended before Unlock"}
-	case m.lingers(at):
-		m.enter(Idle)
-		m.lingerUntil = at.now() + at.Linger
-		return Step{Do: Linger, Wake: at.time(m.lingerUntil)}
 	}
 	m.clear(Freeing)
 	return Step{Do: Release}
-}
-
-// lingers reports whether the session keeps the hold although no owner waits for it.
-func (m *Machine[K]) lingers(at *Moment) bool {
-	return m.hold.cohort && at.Linger > 0 && m.hold.token < m.hold.last && !at.Closing && m.wanted < m.hold.epoch
 }
 
 // Clean begins a clean-up, which has the baton: it releases what the session has in Redis. It follows PassOn if no owner

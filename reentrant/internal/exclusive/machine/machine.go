@@ -106,7 +106,6 @@ type Moment struct {
 	Seen      backend.Token // the highest that the session has seen
 	Field     string        // the owner of the attempt as Redis has it, where a copy is sent or a grant accepted
 	Waiters   int           // in the local queue
-	Closing   bool          // the session is being closed: nothing lingers
 	Abandoned bool          // the session has given up its holds: no owner becomes a holder
 }
 
@@ -185,9 +184,10 @@ type hold[K comparable] struct {
 //	GiveUp           begun parked              Redis may have something of the session                vacant   pass on
 //	GiveUp           begun parked              otherwise                                              vacant   leave
 //	HandOver         held                      the next owner in line has the baton                   handed   –
+//	Linger           held                      in cohort mode, trusted, not wanted, with tokens left  idle     –
+//	Linger           held lost                 otherwise                                              =        –
 //	Exit             lost                                                                             vacant   pass on
 //	Exit             held                      the lease is over                                      vacant   pass on
-//	Exit             held                      it may linger: in cohort mode, not wanted, tokens left idle     linger
 //	Exit             held                      otherwise                                              freeing  release
 //	Clean            vacant handed idle lapsed                                                        freeing  release
 //	Released         freeing                   Redis has nothing of the session any more              vacant   –
@@ -299,7 +299,6 @@ const (
 	Pause             // wait for Woken: for Wait, or for as long as the driver waits after a failure
 	Leave             // free the baton, or pass it on: Redis has nothing of the session
 	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
-	Linger            // free the baton, and keep the reference of the hold; look again at Wake
 	Release           // send ReleaseRequest until Redis has replied, then Released
 	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with so many
 	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict it
@@ -315,7 +314,7 @@ const (
 	actions
 )
 
-var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park", "pause", "leave", "pass on", "linger",
+var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park", "pause", "leave", "pass on",
 	"release", "replace", "lose", "evict", "renew", "extended", "check later", "dismiss", "wake", "signal", "orphan", "notify"}
 
 func (a Action) String() string { return actionNames[a] }

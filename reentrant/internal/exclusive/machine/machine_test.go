@@ -364,16 +364,18 @@ func TestReleaseSaysHowLongACopyMayBeUnderWay(t *testing.T) {
 func TestHoldThatIsWantedDoesNotLinger(t *testing.T) {
 	for name, do := range map[string]func(*rig){
 		"wanted":  func(r *rig) { r.m.Wanted(r.next) },
-		"closing": func(r *rig) { r.at.Closing = true },
+		"closing": func(r *rig) { r.closing = true },
 		"never":   func(r *rig) { r.at.Linger = 0 },
 		"spent":   func(r *rig) { r.m.hold.token = r.m.hold.last },
+		"late":    tooLate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig()
 			r.head.Cohort = true
 			r.reach(Held)
 			do(r)
-			assert.Equal(t, Release, exit(r).Do)
+			assert.Zero(t, linger(r).Wake)
+			assert.Equal(t, Held, r.m.Phase())
 		})
 	}
 }

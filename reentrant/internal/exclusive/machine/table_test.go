@@ -40,6 +40,8 @@ type rig struct {
 	at   Moment
 	head Head[string]
 	next uint64 // epoch
+
+	closing bool // the session is being closed
 }
 
 var start = time.Unix(1_700_000_000, 0)
@@ -129,7 +131,7 @@ func (r *rig) reach(p Phase) {
 	case Idle:
 		r.head.Cohort = true
 		r.reach(Held)
-		r.m.Exit(&r.at)
+		linger(r)
 	case Lapsed:
 		r.reach(Idle)
 		r.m.Lose(r.m.Epoch(), "a test")
@@ -163,6 +165,14 @@ func of(before func(*rig), event func(*rig) Step) func(*rig) Step {
 func inherit(r *rig) Step {
 	do, dropped := r.m.Inherit(r.at.Options, r.at.Now.Sub(r.at.Opened), r.at.Waiters, &r.head.Owner)
 	return Step{Do: do, Dropped: dropped}
+}
+
+// linger is the way of an owner's last unlock before Exit.
+func linger(r *rig) Step {
+	if until, ok := r.m.Linger(r.at.Options, r.at.Now.Sub(r.at.Opened), r.closing); ok {
+		return Step{Do: none, Wake: r.at.Opened.Add(until)}
+	}
+	return Step{Do: none}
 }
 
 func begin(r *rig) Step     { return r.m.Begin(&r.at, &r.head) }
@@ -280,6 +290,9 @@ var table = []row{
 	{event: "GiveUp", from: []Phase{Begun, Parked}, when: "Redis may have something of the session", to: Vacant, do: PassOn, act: of(func(r *rig) { r.m.unreleased = true }, giveUp)},
 	{event: "GiveUp", from: []Phase{Begun, Parked}, when: "otherwise", to: Vacant, do: Leave, act: of(func(r *rig) { r.m.unreleased = false }, giveUp)},
 	{event: "HandOver", from: []Phase{Held}, when: "the next owner in line has the baton", to: Handed, do: none, act: silent(func(r *rig) { r.m.HandOver() })},
+	{event: "Linger", from: []Phase{Held}, when: "in cohort mode, trusted, not wanted, with tokens left", to: Idle, do: none, begin: cohort, act: linger,
+		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.at.Now.Add(time.Second), s.Wake) }},
+	{event: "Linger", from: []Phase{Held, Lost}, when: "otherwise", to: same, do: none, act: linger},
 	{event: "Exit", from: []Phase{Lost}, when: "", to: Vacant, do: PassOn, act: exit,
 		then: func(t *testing.T, _ *rig, s Step) {
 			assert.True(t, s.Lost)
@@ -290,8 +303,6 @@ var table = []row{
 			assert.True(t, s.Lost)
 			assert.NotEmpty(t, s.Why)
 		}},
-	{event: "Exit", from: []Phase{Held}, when: "it may linger: in cohort mode, not wanted, tokens left", to: Idle, do: Linger, begin: cohort, act: exit,
-		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.at.Now.Add(time.Second), s.Wake) }},
 	{event: "Exit", from: []Phase{Held}, when: "otherwise", to: Freeing, do: Release, act: exit},
 	{event: "Clean", from: []Phase{Vacant, Handed, Idle, Lapsed}, when: "", to: Freeing, do: Release, act: clean},
 	{event: "Released", from: []Phase{Freeing}, when: "Redis has nothing of the session any more", to: Vacant, do: none, act: silent(func(r *rig) { r.m.Released(true, false) }),
