@@ -102,7 +102,7 @@ type AtOnce struct{ Err error }
 func (AtOnce) Error() string { return "again at once" }
 
 // Repeat sends a command until send returns nil, or the server refuses it, or the policy ends it. It is the one loop that
-// repeats a command. After an error its result is the latest one; its outcome is unknown if that of an earlier one is.
+// repeats a caller's command. After an error its result is the latest one; its outcome is unknown if that of an earlier one is.
 func (s *Session) Repeat(ctx context.Context, p Policy, send func(ctx context.Context, c Copy) error) error {
 	var last error
 	for try := p.Tried; ; try++ {
