@@ -45,7 +45,7 @@
 // shortened by that jump, and the session asks Redis at once; a hold that Redis does not confirm is lost within a ninth
 // of the lease.
 //
-// The watchdog renews every third of the lease, all locks of a session in one batch. It cannot stop a process that does
+// The watchdog renews every third of the lease, all that a session has in one batch. It cannot stop a process that does
 // not run: a process that was paused past its lease learns of the loss when it wakes, and its late writes carry an old
 // [Token].
 //

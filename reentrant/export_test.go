@@ -109,9 +109,4 @@ func PermitsInUse(m *Semaphore) int {
 }
 
 // NudgeWatchdog wakes the session's watchdog, as a new hold does.
-func NudgeWatchdog(s *Session) { s.locks.Watchdog.WakeBy(s.locks.Watchdog.Origin) }
-
-// WatchdogWakes is when the watchdog wakes by itself. It is another moment each time that it has looked.
-func WatchdogWakes(s *Session) time.Time {
-	return s.locks.Watchdog.Origin.Add(time.Duration(s.locks.Watchdog.WakesAt.Load()))
-}
+func NudgeWatchdog(s *Session) { s.keeper.WakeBy(s.core.Opened) }

@@ -15,6 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
 	"github.com/relock-go/relock/reentrant/internal/goroutine"
+	"github.com/relock-go/relock/reentrant/internal/keeper"
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
@@ -51,6 +52,7 @@ type session struct {
 	conditions *condition.Room           // the waiters of all conditions, and the conditions of read-write locks
 	locks      *exclusive.Room           // Locks
 	shared     *share.Room               // read-write locks and semaphores
+	keeper     *keeper.Keeper            // of the leases of both
 }
 
 // NewSession opens a session with a backend. It checks at once that the backend can be reached, and permits the
@@ -75,15 +77,16 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 		core: core.NewSession(cfg), hurry: make(chan struct{}), quiet: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.conditions = condition.NewRoom(s.core)
-	s.locks = exclusive.NewRoom(s.core, s.conditions)
-	s.shared = share.NewRoom(s.core, min(core.GenerationTime, cfg.Lease/4))
+	s.keeper = keeper.New(s.core)
+	s.locks = exclusive.NewRoom(s.core, s.keeper, s.conditions)
+	s.shared = share.NewRoom(s.core, s.keeper, min(core.GenerationTime, cfg.Lease/4))
 	ctx, cancel := context.WithTimeoutCause(context.Background(), connectTimeout,
 		fmt.Errorf("no reply within %v", connectTimeout))
 	defer cancel()
 	if s.core.Conn, err = b.Connect(ctx, s.core.ID, sink{s}); err != nil {
 		return nil, fmt.Errorf("reentrant: opening a session: %w", core.WrapUnavailable(context.Background(), err))
 	}
-	s.locks.Start()
+	s.keeper.Start(s.locks, s.shared)
 	s.conditions.Start()
 	if cfg.Deadlocks {
 		s.detector = newDetector(s)
@@ -161,6 +164,7 @@ func (s sink) Reconnected() {
 	s.s.shared.Reconnected()
 	s.s.conditions.Reconnected()
 	s.s.locks.Reconnected()
+	s.s.keeper.Refresh()
 }
 
 // closeGrace is how long a Close whose context has ended goes on waiting for commands that are under way.
@@ -261,7 +265,7 @@ func (s *session) end(hurried bool) {
 		s.awaitDrained()
 	}
 	s.shared.Stop()
-	s.locks.Stop()
+	s.keeper.Stop()
 	s.conditions.Stop()
 	if s.detector != nil {
 		s.detector.Stop()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // EventKind says what happened.
@@ -148,13 +149,18 @@ func (s *Session) reportBroken(p any, stack []byte) {
 	s.Log(slog.LevelError, text+"; it is still called, and this is logged once", attrs...)
 }
 
-// ReportRenewal reports that the units of a name could not be renewed, or that they could be again.
-func (s *Session) ReportRenewal(name string, failing bool, err error) {
-	kind := EventRenewalRecovered
-	if failing {
-		kind = EventRenewalFailing
+// NoteRenewal counts and reports what the reply to a renewal, which may be an error, has changed.
+func (s *Session) NoteRenewal(name string, c lease.Change, err error) {
+	switch c {
+	case lease.Failing:
+		s.Report(context.Background(), Event{Kind: EventRenewalFailing, Lock: name, Err: err})
+		return
+	case lease.Recovered:
+		s.Report(context.Background(), Event{Kind: EventRenewalRecovered, Lock: name})
+	case lease.Unchanged:
+		return
 	}
-	s.Report(context.Background(), Event{Kind: kind, Lock: name, Err: err})
+	s.Counts.Renewals.Add(1)
 }
 
 // attributes returns the fields of the event that are set.

@@ -58,7 +58,7 @@ func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
 	st.disownLocked()
 	st.Queue.Leave() // from now on the lock state may serve another lock
 	st.mu.Unlock()
-	st.s.Watchdog.WakeBy(st.s.core.Opened.Add(until))
+	st.s.keeper.WakeBy(st.s.core.Opened.Add(until))
 	return true
 }
 

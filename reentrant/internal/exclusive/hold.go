@@ -75,14 +75,14 @@ func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, holds int)
 	st.s.core.Counts.Acquired.Add(1)
 }
 
-// startUpkeepLocked starts the background work for a hold that is new in Redis: it sends the note and has the watchdog
+// startUpkeepLocked starts the background work for a hold that is new in Redis: it sends the note and has the keeper
 // renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
 // attempt may have got the hold anew after that. st.mu is held.
 func (st *State) startUpkeepLocked(note *note, check bool) {
 	if st.info.note = note; note != nil {
 		st.noteLocked()
 	}
-	st.s.Watchdog.WakeBy(st.m.Lease().Wake())
+	st.s.keeper.WakeBy(st.m.Lease().Wake())
 	if check {
 		st.checkLocked()
 	}
@@ -149,7 +149,7 @@ func (st *State) recordLossLocked(h *Hold, why string) {
 
 // ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;
 // otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's now. In a process that
-// was stopped the watchdog may not have noticed yet that the lease is over. The lock state is not used for another lock
+// was stopped the keeper may not have noticed yet that the lease is over. The lock state is not used for another lock
 // while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the operation.
 func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 	st = l.lastState.Load()

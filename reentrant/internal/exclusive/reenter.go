@@ -117,7 +117,7 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 	return err
 }
 
-// stillTrusted brings o up to date while the hold is trusted: the watchdog may have renewed it, or found it lost.
+// stillTrusted brings o up to date while the hold is trusted: the keeper may have renewed it, or found it lost.
 // Otherwise the hold is lost: last is the error of the command that is being repeated, nil if there is none. Baton.
 func (st *State) stillTrusted(o *operation, last error) error {
 	st.mu.Lock()

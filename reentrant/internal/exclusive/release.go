@@ -199,7 +199,7 @@ func (r release) finishLater(until time.Time) {
 
 // finish sends the release once more.
 func (r release) finish(until time.Time) {
-	if r.s.Watchdog.stopped() {
+	if r.s.keeper.Stopped() {
 		return
 	}
 	now, lock := time.Now(), slog.String("lock", r.remote.Name())

@@ -304,6 +304,6 @@ func (st *State) checked(q ownershipCheck, c machine.Checked) {
 	case s.Do == machine.Lose:
 		st.evict(q.epoch, false)
 	case !s.Wake.IsZero():
-		st.s.Watchdog.WakeBy(s.Wake)
+		st.s.keeper.WakeBy(s.Wake)
 	}
 }

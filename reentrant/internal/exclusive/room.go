@@ -15,6 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+	"github.com/relock-go/relock/reentrant/internal/keeper"
 )
 
 // A Room has the locks of one session.
@@ -30,18 +31,16 @@ type Room struct {
 	closed  bool              // no new lock states
 	drained chan struct{}     // closed when closed and states is empty
 
-	Watchdog   *Watchdog
+	keeper     *keeper.Keeper
 	conditions *condition.Room
 
 	abandonedHolds atomic.Int64 // how many holds AbandonAll gave up
 	leftHolds      atomic.Int64 // how many it left in Redis, to be resumed
 }
 
-// NewRoom returns a room without locks. Nothing runs in it until Start.
-func NewRoom(s *core.Session, conditions *condition.Room) *Room {
-	r := &Room{core: s, options: optionsOf(s), states: make(map[string]*State), drained: make(chan struct{}), conditions: conditions}
-	r.Watchdog = newWatchdog(r)
-	return r
+// NewRoom returns a room without locks.
+func NewRoom(s *core.Session, k *keeper.Keeper, conditions *condition.Room) *Room {
+	return &Room{core: s, options: optionsOf(s), states: make(map[string]*State), drained: make(chan struct{}), keeper: k, conditions: conditions}
 }
 
 // optionsOf returns what the machines of a session need of its options.
@@ -55,17 +54,8 @@ func optionsOf(s *core.Session) machine.Options {
 	}
 }
 
-// Start starts the watchdog. The session has a connection by now.
-func (s *Room) Start() { s.Watchdog.start() }
-
-// Stop ends it. It waits for commands that are under way.
-func (s *Room) Stop() { s.Watchdog.stop() }
-
 // Drained returns a channel that is closed when the room is closed and no lock is in use.
 func (s *Room) Drained() <-chan struct{} { return s.drained }
-
-// AbandonAll loses every hold of the session. Portable ones stay in Redis with WithPortableHoldsLeft.
-func (s *Room) AbandonAll() { s.Watchdog.abandonAll() }
 
 // GivenUp returns how many holds AbandonAll gave up, and how many it left to be resumed.
 func (s *Room) GivenUp() (abandoned, left int) {
@@ -257,7 +247,6 @@ func (s *Room) Wanted(name string, epoch uint64) {
 func (s *Room) Reconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Watchdog.refreshLocked()
 	for _, st := range s.states {
 		st.nudge()
 		st.recheck()

@@ -155,7 +155,7 @@ func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try,
 	return settled
 }
 
-// heldBy returns the hold, and reports whether the owner has it. If the lease is over and the watchdog has not found
+// heldBy returns the hold, and reports whether the owner has it. If the lease is over and the keeper has not found
 // that yet, in a process that was paused, heldBy makes the hold lost, so that no later call reports it as held. No
 // mutex is held.
 func (st *State) heldBy(owner core.Owner) (Hold, bool) {

@@ -19,7 +19,7 @@
 // has and wants is decided by package machine; session_test.go is its driver, as an engine with goroutines and a queue is
 // in a program. So when a session takes a new epoch, trusts a reply, keeps a lease, yields, inherits, lingers or resumes
 // is not the world's choice. The world chooses what callers do, what becomes of each command, how much time passes, and
-// whether a turn is over. The head has one command under way, and the watchdog one more. A command is executed and
+// whether a turn is over. The head has one command under way, and the keeper one more. A command is executed and
 // returns at once; or it is lost, or its reply is, or it arrives after its caller has gone, or slowly, or twice. A push
 // arrives at any later time, or never. In the worlds called "stopped" a script stops after any of its commands: what it
 // has done stays, and its caller does not know what that is. A session that does nothing for a while is a paused one.

@@ -9,11 +9,11 @@ import (
 )
 
 // A client is a session with one lock: the machine that package exclusive runs, and what its driver knows besides. Its
-// head has one command under way, and its watchdog one more.
+// head has one command under way, and its keeper one more.
 type client struct {
 	*machine.Machine[uint8]       // its owners are numbers; equal machines are one, see store.machine
 	busy                    bool  // the head waits for the reply to a slow command
-	renewing                bool  // so does the watchdog
+	renewing                bool  // so does the keeper
 	dismissing              bool  // a clean-up is on its way to the idle hold
 	woken                   bool  // the head is to be woken, once it is parked
 	owner                   uint8 // of the attempt

@@ -439,7 +439,7 @@ func (x *step) half(c call) {
 	x.unanswered(c)
 }
 
-// wait notes whether the head, or the watchdog, waits for a reply.
+// wait notes whether the head, or the keeper, waits for a reply.
 func (x *step) wait(c call, waits bool) {
 	if c.verb == verbRenew {
 		x.sessions[c.session].renewing = waits

@@ -87,7 +87,7 @@ func TestARenewalFromBeforeAGrantLosesNothing(t *testing.T) {
 		second := enter(s, 1, 0)
 		s.command(2).place(2)
 		synctest.Wait()
-		s.room.Reconnected()
+		s.reconnected()
 		renewal := next(s, s.renewals)
 		require.Equal(t, uint64(2), renewal.batch[0].Epoch)
 		s.command(2) // gets no reply in time

@@ -70,7 +70,7 @@ func (n *Name) trustLocked() {
 		return
 	}
 	if end := int64(until.Sub(n.room.session.Opened)); n.until.Swap(end) != end {
-		n.room.keeper.expect(wake)
+		n.room.keeper.WakeBy(wake)
 	}
 }
 

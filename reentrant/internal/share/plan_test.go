@@ -117,7 +117,7 @@ func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 				s := newReadWrite(t)
 				enter(s, "reader", sharedqueue.Read)
 				underWay := s.command(1)
-				s.room.Reconnected()
+				s.reconnected()
 				synctest.Wait()
 				answer(underWay)
 				assert.Equal(t, underWay.at, s.command(1).at, "the next copy is sent a heartbeat later")

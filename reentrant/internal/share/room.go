@@ -20,6 +20,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/keeper"
 	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
@@ -40,7 +41,7 @@ type Tier interface {
 type Room struct {
 	session *core.Session
 	options plan.Options
-	keeper  *keeper
+	keeper  *keeper.Keeper
 	quit    context.Context // ends when the room sends no more commands
 	stop    context.CancelFunc
 
@@ -54,10 +55,9 @@ type Room struct {
 }
 
 // NewRoom returns a room without names, whose turns have the given length. Nothing runs in it until a name is joined.
-func NewRoom(s *core.Session, turn time.Duration) *Room {
-	r := &Room{session: s, options: optionsOf(s, turn), names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
+func NewRoom(s *core.Session, k *keeper.Keeper, turn time.Duration) *Room {
+	r := &Room{session: s, keeper: k, options: optionsOf(s, turn), names: make(map[string]*Name), known: make(map[string]backend.Token), drained: make(chan struct{})}
 	r.quit, r.stop = context.WithCancel(context.Background())
-	r.keeper = newKeeper(r)
 	return r
 }
 
@@ -204,13 +204,11 @@ func (r *Room) Wanted(name string, keepAtMost int, try uint64) {
 	}
 }
 
-// Reconnected sends every claim again and renews every lease: messages may have been lost meanwhile, and the server may
-// be another one now.
+// Reconnected sends every claim again: messages may have been lost meanwhile, and the server may be another one now.
 func (r *Room) Reconnected() {
 	for _, n := range r.all() {
 		n.repeat()
 	}
-	r.keeper.refresh()
 }
 
 // Close expels the waiters and later claims, and reports whether no user was inside or waited. Users that are inside go
@@ -259,5 +257,4 @@ func (r *Room) Stop() {
 		n.halt() // so that none starts during the Wait
 	}
 	r.actors.Wait()
-	r.keeper.wait()
 }

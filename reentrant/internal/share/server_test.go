@@ -11,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/keeper"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 	"github.com/relock-go/relock/sharedqueue"
 )
@@ -25,6 +26,7 @@ const (
 // decides when and what to reply. A command without a reply fails when its time is over.
 type session[Q any] struct {
 	t        *testing.T
+	keeper   *keeper.Keeper
 	room     *Room
 	name     *Name
 	queue    Q
@@ -66,13 +68,16 @@ func (s *session[Q]) open(kind backend.ShareKind, tier func(now func() time.Dura
 		Ahead:  func(time.Time) time.Duration { return 0 },
 	})
 	session.Conn = conn{renew: s.renew}
-	s.room = NewRoom(session, testTurn)
+	s.keeper = keeper.New(session)
+	s.room = NewRoom(session, s.keeper, testTurn)
+	s.keeper.Start(s.room)
 	s.name = s.room.Join("x", kind, remote{shares: s.shares}, func() Tier {
 		return tier(func() time.Duration { return time.Since(session.Opened) })
 	})
 	s.t.Cleanup(func() {
 		s.room.Close()
 		s.room.Stop()
+		s.keeper.Stop()
 	})
 }
 
@@ -160,6 +165,12 @@ func (s *session[Q]) renew(ctx context.Context, batch []backend.Renewal) {
 	case <-ctx.Done():
 		batch[0].Err = backend.WithOutcomeUnknown(ctx.Err())
 	}
+}
+
+// reconnected says that the channel was closed for a while.
+func (s *session[Q]) reconnected() {
+	s.room.Reconnected()
+	s.keeper.Refresh()
 }
 
 // command returns the next command of the session, which must have the given epoch.

@@ -3,7 +3,7 @@
 // of a [Machine] for each event; then it unlocks, and carries out the [Step] that the method returned.
 //
 // The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has it may begin, send,
-// exit, resume and clean up. Replies of the watchdog and messages need no baton.
+// exit, resume and clean up. Replies of the keeper and messages need no baton.
 package machine
 
 import (
@@ -304,7 +304,7 @@ const (
 	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict it
 	Evict             // take the baton from the owner of the lost hold, and pass it on: Evicted
 	Renew             // renew the lease
-	Extended          // report that renewals begin to fail, or no longer do
+	Extended          // count and report what the reply to a renewal has changed
 	CheckLater        // check again after a heartbeat
 	Dismiss           // send a clean-up to the idle hold: Arrive
 	Wake              // wake the parked head: Woken
@@ -322,19 +322,18 @@ func (a Action) String() string { return actionNames[a] }
 // A Step is what the driver carries out after an event, without the mutex. Requests are read from the machine under the
 // mutex, when they are sent: a Step is passed along the fast path, and is small.
 type Step struct {
-	Do        Action
-	Check     bool // ask Redis whether the hold is still this session's: Checking, Checked
-	Dropped   bool // the idle hold has ended: the caller has its reference
-	Yielded   bool // the attempt gave the lock to another session
-	Woken     bool // the grant is there already: Woken follows
-	Lost      bool // the caller's hold is lost
-	Failing   bool // with Extended: this renewal is the first that failed
-	Recovered bool // with Extended: the one before had failed
-	Holds     int
-	Why       string        // the hold was lost; empty if no loss is to be reported
-	Wait      time.Duration // Pause; 0: as after a failure
-	TTL       time.Duration // Park: what is left of the holder's lease; negative if that is not known
-	Wake      time.Time     // when to look at the hold again; zero: no need
+	Do      Action
+	Check   bool         // ask Redis whether the hold is still this session's: Checking, Checked
+	Dropped bool         // the idle hold has ended: the caller has its reference
+	Yielded bool         // the attempt gave the lock to another session
+	Woken   bool         // the grant is there already: Woken follows
+	Lost    bool         // the caller's hold is lost
+	Change  lease.Change // with Extended
+	Holds   int
+	Why     string        // the hold was lost; empty if no loss is to be reported
+	Wait    time.Duration // Pause; 0: as after a failure
+	TTL     time.Duration // Park: what is left of the holder's lease; negative if that is not known
+	Wake    time.Time     // when to look at the hold again; zero: no need
 }
 
 // owned reports whether an owner has the hold, as far as this process knows.

@@ -18,7 +18,7 @@ func (m *Machine[K]) remembered() backend.Prior {
 }
 
 // Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
-// operation, and for a caller that asks. If it cannot and the watchdog has not found that yet, in a process that was
+// operation, and for a caller that asks. If it cannot and the keeper has not found that yet, in a process that was
 // paused, the hold is lost now.
 func (m *Machine[K]) Trust(at *Moment, why string) Step {
 	switch {

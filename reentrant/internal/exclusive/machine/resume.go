@@ -92,7 +92,7 @@ func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 
 // replace replaces the owner's hold by h. A hold with another token is not the one that this session had: that one is
 // lost, and the owner has the holds that Redis has. In a session that has given up its holds replace does nothing, since
-// no watchdog would maintain h.
+// no keeper would maintain h.
 func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	m.att = attempt{}
 	s.Do = Replace

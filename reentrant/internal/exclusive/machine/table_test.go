@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 const (
@@ -383,7 +384,7 @@ var table = []row{
 	{event: "Renewed", from: []Phase{Idle}, when: "Redis no longer has it", to: Lapsed, do: Nothing, act: renewed(true, false)},
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "it failed", to: same, do: Extended, act: renewed(false, true),
 		then: func(t *testing.T, r *rig, s Step) {
-			assert.True(t, s.Failing)
+			assert.Equal(t, lease.Failing, s.Change)
 			assert.Equal(t, start.Add(time.Second), r.m.Lease().Wake())
 		}},
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "otherwise", to: same, do: Extended, act: func(r *rig) Step { return renewed(false, false)(r.wait(time.Second)) },

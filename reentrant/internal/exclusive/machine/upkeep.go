@@ -9,7 +9,7 @@ import (
 // maxSleep bounds how long an idle hold waits for an owner that is about to inherit it.
 const maxSleep = time.Second
 
-// A Survey is what the watchdog knows while it looks at all holds.
+// A Survey is what the keeper knows while it looks at all holds.
 type Survey struct {
 	Renewing  bool      // a batch of renewals is under way
 	Refreshed time.Time // leases that were renewed before are renewed at once: there may be another server since
@@ -31,7 +31,7 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	case m.phase == Lost && at.Now.Before(h.lease.End()):
 		s.Wake = h.lease.End()
 	case m.phase == Lost:
-		s.Do = Evict
+		s.Do, s.Wake = Evict, at.Now.Add(maxSleep) // in case it cannot be carried out now
 	case m.owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
 		s.Do, s.Why, s.Wake = l.Do, l.Why, h.lease.End()
@@ -79,7 +79,6 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	if !m.owned() && !m.left() || h.epoch != r.Epoch {
 		return Step{}
 	}
-	was := h.failing
 	switch {
 	case r.Gone && m.phase == Leaving: // if it is not given up after all, the next renewal finds out
 		h.lease = h.lease.Retried(at.Now)
@@ -87,11 +86,13 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	case r.Gone:
 		return m.Lose(r.Epoch, "Redis no longer had it at renewal")
 	case r.Failed:
-		h.failing, h.lease = true, h.lease.Retried(at.Now)
-		return Step{Do: Extended, Failing: !was}
+		h.lease = h.lease.Retried(at.Now)
+	default:
+		h.lease = lease.New(r.Sent, r.Ahead, h.span, false)
 	}
-	h.failing, h.lease = false, lease.New(r.Sent, r.Ahead, h.span, false)
-	return Step{Do: Extended, Recovered: was}
+	s := Step{Do: Extended, Change: lease.ChangeBy(h.failing, r.Failed)}
+	h.failing = r.Failed
+	return s
 }
 
 // Lose ends the hold with an epoch, which can no longer be trusted. Its owner still has the baton: an operation under way

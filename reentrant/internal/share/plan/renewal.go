@@ -49,40 +49,22 @@ type Renewed struct {
 	Ahead  time.Duration // when it was sent
 }
 
-// A Change says what a renewal has changed.
-type Change uint8
-
-// The changes.
-const (
-	Unchanged Change = iota
-	Prolonged        // the lease was prolonged
-	Recovered        // the same, after a renewal that had failed
-	Failing          // the renewal is the first that failed
-)
-
 // Renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
 // carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
 // known before its reply. The renewal was to find r.Had units: the claim whose place it found can have been granted more
 // since.
-func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c Change) {
+func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c lease.Change) {
 	switch {
 	case p.units == 0 || p.epoch != r.Epoch:
 	case r.Failed:
-		p.trust = p.trust.Retried(at.Now)
-		if !p.renewalFailed {
-			c = Failing
-		}
+		p.trust, c = p.trust.Retried(at.Now), lease.ChangeBy(p.renewalFailed, true)
 		p.renewalFailed = true
 	case !p.isSettled() && (r.Gone || r.Units < r.Had):
 		p.trust = p.trust.Retried(at.Now)
 	case r.Gone || r.Units < r.Had:
 		s = p.Lose(at, "the server no longer had it at renewal")
 	default:
-		c = Prolonged
-		if p.renewalFailed {
-			c = Recovered
-		}
-		p.renewalFailed = false
+		c, p.renewalFailed = lease.ChangeBy(p.renewalFailed, false), false
 		p.extend(at, lease.New(r.Sent, r.Ahead, at.Lease, false))
 	}
 	return s, c

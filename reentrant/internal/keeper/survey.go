@@ -1,0 +1,43 @@
+package keeper
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+)
+
+// A Room has names with leases: the locks of a session, or its shared names.
+type Room interface {
+	// Survey looks at each lease: it takes one that can no longer be trusted from its users, and adds one that is due to
+	// the batch.
+	Survey(s *Survey)
+}
+
+// A Holder has a lease that is renewed. It may have lost it, or even have another one, when Renewed is called.
+type Holder interface {
+	// Renewed handles the reply to a renewal: when it was sent, the wall clock was so far ahead of the monotonic one.
+	Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration)
+}
+
+// A Survey is one look at all leases of a session.
+type Survey struct {
+	Now       time.Time
+	Ahead     time.Duration // how far the wall clock is ahead of the monotonic one
+	Renewing  bool          // a batch is under way. A survey follows its replies, and there is no other batch before that
+	Refreshed time.Time     // leases that began before are renewed at once: there may be another server since
+
+	wake     time.Time         // when the next one begins
+	renewals []backend.Renewal // of the batch
+	holders  []Holder          // in the same order
+}
+
+// WakeBy has the next survey begin by then, and soon in any case: there is a lease.
+func (s *Survey) WakeBy(at time.Time) {
+	s.wake = core.Earlier(s.wake, core.Earlier(at, s.Now.Add(maxSleep)))
+}
+
+// Renew adds a renewal to the batch. The caller has seen that no other batch is under way.
+func (s *Survey) Renew(r backend.Renewal, h Holder) {
+	s.renewals, s.holders = append(s.renewals, r), append(s.holders, h)
+}
