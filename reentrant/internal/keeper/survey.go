@@ -14,9 +14,9 @@ type Room interface {
 	Survey(s *Survey)
 }
 
-// A Holder has a lease that is renewed. It may have lost it, or even have another one, when Renewed is called.
+// A Holder is a name whose lease is renewed. When the reply comes, the name may have another lease, or none.
 type Holder interface {
-	// Renewed handles the reply to a renewal: when it was sent, the wall clock was so far ahead of the monotonic one.
+	// Renewed handles the reply. When the renewal was sent, the wall clock was so far ahead of the monotonic one.
 	Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration)
 }
 
