@@ -64,10 +64,14 @@ func (l Lease) Remaining(now time.Time) time.Duration { return l.Trust - now.Sub
 // Fixed reports whether the lease is never renewed.
 func (l Lease) Fixed() bool { return l.renew == 0 }
 
-// Due reports whether the lease is to be renewed within slack, or within a third of the time until its first renewal if
-// that is less.
-func (l Lease) Due(now time.Time, slack time.Duration) bool {
-	return !l.Fixed() && now.Sub(l.Sent)+min(slack, l.renew/3) >= l.renew
+// Due reports whether the lease is to be renewed now. A renewal that may be early, to share a batch, is due a tenth of the
+// length before its time, or a third of the time until it if that is less.
+func (l Lease) Due(now time.Time, early bool) bool {
+	slack := time.Duration(0)
+	if early {
+		slack = min(l.Length/10, l.renew/3)
+	}
+	return !l.Fixed() && now.Sub(l.Sent)+slack >= l.renew
 }
 
 // Wake returns the next moment at which the lease must be renewed or given up.

@@ -20,16 +20,20 @@ func TestLeaseIsTrustedUntilTheMarginBeforeItsEnd(t *testing.T) {
 func TestLeaseIsDueAtAThird(t *testing.T) {
 	sent := time.Now()
 	l := New(sent, 0, 9*time.Second, false)
-	assert.False(t, l.Due(sent.Add(3*time.Second-1), 0))
-	assert.True(t, l.Due(sent.Add(3*time.Second), 0))
-	assert.True(t, l.Due(sent.Add(2*time.Second), time.Second), "within the slack of a batch")
+	assert.False(t, l.Due(sent.Add(3*time.Second-1), false))
+	assert.True(t, l.Due(sent.Add(3*time.Second), false))
+	assert.False(t, l.Due(sent.Add(2100*time.Millisecond-1), true))
+	assert.True(t, l.Due(sent.Add(2100*time.Millisecond), true), "within the slack of a batch")
+	pushed := Pushed(sent, 0, 9*time.Second)
+	assert.False(t, pushed.Due(sent.Add(600*time.Millisecond-1), true), "the slack is less than the time until it")
+	assert.True(t, pushed.Due(sent.Add(600*time.Millisecond), true))
 	assert.Equal(t, sent.Add(3*time.Second), l.Wake())
 }
 
 func TestFixedLeaseIsNeverDue(t *testing.T) {
 	sent := time.Now()
 	l := New(sent, 0, time.Second, true)
-	assert.False(t, l.Due(sent.Add(time.Hour), time.Hour))
+	assert.False(t, l.Due(sent.Add(time.Hour), true))
 	assert.Equal(t, l.Until(), l.Wake(), "a fixed lease is checked when it ends")
 }
 
@@ -57,7 +61,7 @@ func TestALeaseAfterASleep(t *testing.T) {
 	l := New(sent, 0, 9*time.Second, false)
 	short := l.woken(now, 2*time.Second)
 	assert.Equal(t, l.Until().Add(-2*time.Second), short.Until())
-	assert.True(t, short.Due(now, 0), "the lease is renewed at once")
+	assert.True(t, short.Due(now, false), "the lease is renewed at once")
 	long := l.woken(now, time.Hour)
 	assert.Equal(t, now.Add(time.Second), long.Until(), "the clock may only have been set")
 	late := l.woken(l.Until().Add(-time.Millisecond), time.Hour)

@@ -52,15 +52,10 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	return s
 }
 
-// due reports whether the hold is due for renewal. A renewal is up to a tenth of the lease earlier than due, to share a
-// batch; one that is tried again keeps its pause.
+// due reports whether the hold is due for renewal. One that is tried again keeps its pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
-	slack := h.lease.Length / 10
-	if h.failing {
-		slack = 0
-	}
-	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, slack)
+	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
 }
 
 // A Renewed is the reply to a renewal of the hold with an epoch.

@@ -31,11 +31,8 @@ func (p *Plan) Due(now, stale time.Time) (at time.Time, renew bool) {
 	if p.units == 0 {
 		return time.Time{}, false
 	}
-	slack := p.trust.Length / 10
-	if p.renewalFailed || !p.isSettled() { // it is a retry, or may have to be repeated as one
-		slack = 0
-	}
-	return p.trust.Wake(), p.trust.Due(now, slack) || !p.renewalFailed && p.trust.Sent.Before(stale)
+	early := !p.renewalFailed && p.isSettled() // otherwise it is a retry, or may have to be repeated as one
+	return p.trust.Wake(), p.trust.Due(now, early) || !p.renewalFailed && p.trust.Sent.Before(stale)
 }
 
 // A Renewed is the reply to a renewal.
