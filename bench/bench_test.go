@@ -63,13 +63,13 @@ func TestARunFromEndToEnd(t *testing.T) {
 	var stdout bytes.Buffer
 	stderr := newLog(t)
 	status := parentMain([]string{ // three rounds, because a machine that stands still during one leaves it without numbers
-		"-rounds", "3", "-duration", "100ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant", "-out", out,
+		"-rounds", "3", "-duration", "100ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant,fresh-2x20,own,many", "-out", out,
 	}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
-	require.Len(t, r.Cells, 8, "redsync cannot re-enter")
+	require.Len(t, r.Cells, 17, "redsync cannot re-enter")
 	for _, cell := range r.Cells {
 		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
 		assert.Zero(t, cell.Overlaps())
@@ -81,6 +81,9 @@ func TestARunFromEndToEnd(t *testing.T) {
 	}
 	registered, _ := r.Cell("uncontended", "registered")
 	assert.InDelta(t, 2, registered.Range(result.Commands).Least, 0.2, "other commands of the contender's client can only add to the count")
+	once, _ := r.Cell("fresh-2x20", "registered")
+	assert.InDelta(t, 2, once.Range(result.Commands).Least, 0.2, "each section locks a name that is free")
+	assert.InDelta(t, 1, once.Range(result.Keys).Most, 0.2, "each name leaves its record for a while")
 	assert.FileExists(t, filepath.Join(out, report.Page))
 }
 
@@ -145,6 +148,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"-rounds":        {"-rounds", "-1"},
 		"-duration":      {"-duration", "1ms"},
 		"-out":           {"-out", ""},
+		"-io-threads 0":  {"-io-threads", "0"},
+		"not for -redis": {"-io-threads", "4", "-redis", "redis://localhost"},
 		"is not a flag":  {"fast"},
 		"flag provided":  {"-fast"},
 		"invalid value ": {"-rounds", "many"},

@@ -40,7 +40,7 @@ const (
 func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, url, site string, stderr io.Writer) (*crew, error) {
 	var err error
 	all := &crew{release: func() bool { return true }}
-	if all.site, err = worker.CreateSite(site, max(w.Locks, 1)); err != nil {
+	if all.site, err = worker.CreateSite(site, w.Spots()); err != nil {
 		return nil, err
 	}
 	job := worker.Job{

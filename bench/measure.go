@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/redis/rueidis"
 
@@ -24,13 +25,14 @@ type bench struct {
 	folder string         // folder for the sites
 	stderr io.Writer
 	result *result.Result
+	own    bool // the server was started for this run
 }
 
 // measure measures all rounds.
 func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Result, error) {
 	url := opts.redis
 	if url == "" {
-		server, err := redisload.StartServer(ctx)
+		server, err := redisload.StartServer(ctx, "--io-threads", strconv.Itoa(opts.ioThreads))
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +53,8 @@ func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Resul
 		return nil, fmt.Errorf("folder for the sites: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files: what is left there does no harm
-	b := &bench{opts: opts, url: url, client: client, folder: folder, stderr: stderr, result: describe(opts, counters.Version)}
+	b := &bench{opts: opts, url: url, client: client, folder: folder, stderr: stderr, own: opts.redis == "",
+		result: describe(opts, counters.Version)}
 	return b.result, b.rounds(ctx)
 }
 
@@ -91,6 +94,9 @@ func (b *bench) count() (n int) {
 // cell measures one contender under one workload. A contender that fails gives a sample without numbers; the returned
 // error is that of the run as a whole.
 func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Workload) (result.Sample, error) {
+	if err := b.clear(ctx); err != nil {
+		return result.Sample{}, err
+	}
 	crew, err := startCrew(ctx, c, w, b.url, filepath.Join(b.folder, "site"), b.stderr)
 	if err != nil {
 		return result.Sample{}, err
@@ -103,6 +109,18 @@ func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Work
 	}
 	sample.Overlaps = crew.site.Overlaps()
 	return sample, errors.Join(err, ctx.Err())
+}
+
+// clear removes what earlier cells have left, or its expiry would be counted for this one. A server that belongs to
+// the user is left alone.
+func (b *bench) clear(ctx context.Context) error {
+	if !b.own {
+		return nil
+	}
+	if err := b.client.Do(ctx, b.client.B().Flushall().Sync().Build()).Error(); err != nil {
+		return fmt.Errorf("clear Redis: %w", err)
+	}
+	return nil
 }
 
 func (b *bench) sample(ctx context.Context, crew *crew, plain []string) (result.Sample, error) {

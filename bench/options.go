@@ -16,6 +16,7 @@ import (
 // options are the command line.
 type options struct {
 	redis      string
+	ioThreads  int
 	rounds     int
 	duration   time.Duration
 	quick      bool
@@ -39,6 +40,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.redis, "redis", "", "`URL` of a Redis that does nothing else meanwhile; default: start a redis-server")
+	flags.IntVar(&o.ioThreads, "io-threads", 1, "threads of the redis-server that is started")
 	flags.IntVar(&o.rounds, "rounds", 0, fmt.Sprintf("rounds, of which medians are shown (default %d; %d with -quick)", fullRounds, quickRounds))
 	flags.DurationVar(&o.duration, "duration", 0, fmt.Sprintf("of one measurement (default %v; %v with -quick)", fullDuration, quickDuration))
 	flags.BoolVar(&o.quick, "quick", false, "a first look")
@@ -75,6 +77,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-rounds %d: at least 1", o.rounds)
 	case o.duration < minDuration:
 		return fmt.Errorf("-duration %v: at least %v", o.duration, minDuration)
+	case o.ioThreads < 1:
+		return fmt.Errorf("-io-threads %d: at least 1", o.ioThreads)
+	case o.ioThreads > 1 && o.redis != "":
+		return errors.New("-io-threads is for the redis-server that is started, not for -redis")
 	case o.out == "":
 		return errors.New("-out needs a folder")
 	}

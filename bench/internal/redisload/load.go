@@ -19,6 +19,8 @@ type Counters struct {
 	Calls   map[string]int64 // by command; calls within scripts included
 	CPU     time.Duration    // all threads, user and system
 	Bytes   int64            // received and sent
+	Keys    int64            // that it has now
+	Memory  int64            // that it uses now, in bytes
 }
 
 // ErrNotReal is returned for a server that has no counters.
@@ -44,7 +46,7 @@ func parse(info string) (Counters, error) {
 	for line := range strings.Lines(info) {
 		field, value, found := strings.Cut(strings.TrimSpace(line), ":")
 		if command, ok := strings.CutPrefix(field, "cmdstat_"); ok && found {
-			calls, err := callsOf(value)
+			calls, err := countOf("calls=", value)
 			if err != nil {
 				return Counters{}, fmt.Errorf("INFO commandstats: %s: %w", command, err)
 			}
@@ -75,21 +77,45 @@ func (c *Counters) add(fields map[string]string) error {
 		}
 		c.Bytes += bytes
 	}
+	return c.addKept(fields)
+}
+
+// addKept reads used_memory:<bytes> and db<n>:keys=<n>,…; a database without keys has no line.
+func (c *Counters) addKept(fields map[string]string) (err error) {
+	if c.Memory, err = strconv.ParseInt(fields["used_memory"], 10, 64); err != nil {
+		return fmt.Errorf("INFO: used_memory: %w", err)
+	}
+	for field, value := range fields {
+		if number, ok := strings.CutPrefix(field, "db"); ok && isNumber(number) {
+			n, err := countOf("keys=", value)
+			if err != nil {
+				return fmt.Errorf("INFO: %s: %w", field, err)
+			}
+			c.Keys += n
+		}
+	}
 	return nil
 }
 
-func callsOf(stats string) (int64, error) {
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
+
+// countOf reads the first count of a line, with its name in front.
+func countOf(name, stats string) (int64, error) {
 	first, _, _ := strings.Cut(stats, ",")
-	calls, ok := strings.CutPrefix(first, "calls=")
+	count, ok := strings.CutPrefix(first, name)
 	if !ok {
-		return 0, fmt.Errorf("%q does not begin with calls=", stats)
+		return 0, fmt.Errorf("%q does not begin with %s", stats, name)
 	}
-	return strconv.ParseInt(calls, 10, 64)
+	return strconv.ParseInt(count, 10, 64)
 }
 
 // Since returns the difference to an earlier reading.
 func (c Counters) Since(before Counters) Counters {
-	d := Counters{Version: c.Version, Calls: map[string]int64{}, CPU: c.CPU - before.CPU, Bytes: c.Bytes - before.Bytes}
+	d := Counters{Version: c.Version, Calls: map[string]int64{}, CPU: c.CPU - before.CPU, Bytes: c.Bytes - before.Bytes,
+		Keys: c.Keys - before.Keys, Memory: c.Memory - before.Memory}
 	for command, calls := range c.Calls {
 		if n := calls - before.Calls[command]; n != 0 {
 			d.Calls[command] = n

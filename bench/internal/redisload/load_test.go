@@ -1,6 +1,7 @@
 package redisload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 )
 
 const info = "# Server\r\nredis_version:7.4.2\r\n# Stats\r\ntotal_net_input_bytes:100\r\ntotal_net_output_bytes:50\r\n" +
+	"used_memory:1000\r\nused_memory_human:1K\r\ndb0:keys=7,expires=3\r\ndb12:keys=1,expires=0\r\n" +
 	"used_cpu_sys:0.5\r\nused_cpu_user:1.25\r\ncmdstat_evalsha:calls=10,usec=5,usec_per_call=0.5\r\n" +
 	"cmdstat_client|setinfo:calls=2,usec=1\r\ncmdstat_hget:calls=30,usec=9\r\ncmdstat_info:calls=1,usec=9\r\n"
 
@@ -20,6 +22,8 @@ func TestCountersAreRead(t *testing.T) {
 	assert.Equal(t, "7.4.2", c.Version)
 	assert.Equal(t, 1750*time.Millisecond, c.CPU)
 	assert.EqualValues(t, 150, c.Bytes)
+	assert.EqualValues(t, 1000, c.Memory)
+	assert.EqualValues(t, 8, c.Keys, "in all databases")
 	clients, inner := c.Commands(nil)
 	assert.EqualValues(t, 12, clients, "INFO is our own")
 	assert.EqualValues(t, 30, inner)
@@ -34,13 +38,17 @@ func TestCountersAreOfAPeriod(t *testing.T) {
 	after := before
 	after.Calls = map[string]int64{"evalsha": 15, "client|setinfo": 2, "hget": 30, "info": 2, "set": 1}
 	after.CPU += time.Millisecond
+	after.Keys, after.Memory = 5, 1200
 	got := after.Since(before)
 	assert.Equal(t, map[string]int64{"evalsha": 5, "info": 1, "set": 1}, got.Calls)
 	assert.Equal(t, time.Millisecond, got.CPU)
+	assert.EqualValues(t, -3, got.Keys, "others have expired")
+	assert.EqualValues(t, 200, got.Memory)
 }
 
 func TestNonsenseIsRefused(t *testing.T) {
-	for _, text := range []string{"", "redis_version:7\r\nused_cpu_user:x\r\ncmdstat_get:calls=1\r\n", "redis_version:7\r\nused_cpu_user:1\r\ncmdstat_get:nothing\r\n"} {
+	for _, text := range []string{"", "redis_version:7\r\nused_cpu_user:x\r\ncmdstat_get:calls=1\r\n", "redis_version:7\r\nused_cpu_user:1\r\ncmdstat_get:nothing\r\n",
+		strings.Replace(info, "keys=7", "keys=?", 1), strings.Replace(info, "used_memory:1000", "", 1)} {
 		_, err := parse(text)
 		assert.Error(t, err)
 	}

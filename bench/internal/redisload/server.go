@@ -21,6 +21,7 @@ const binary = "redis-server"
 type Server struct {
 	URL     string
 	dir     string
+	options []string
 	process *exec.Cmd
 	exited  chan struct{}
 }
@@ -28,8 +29,8 @@ type Server struct {
 // ErrNoServer is returned when no redis-server is installed.
 var ErrNoServer = errors.New("there is no redis-server here: install one, or name a Redis with -redis redis://host:port")
 
-// StartServer starts the redis-server that is installed.
-func StartServer(ctx context.Context) (*Server, error) {
+// StartServer starts the redis-server that is installed, with further options such as --io-threads 4.
+func StartServer(ctx context.Context, options ...string) (*Server, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
 		return nil, ErrNoServer
@@ -38,7 +39,7 @@ func StartServer(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("folder for Redis: %w", err)
 	}
-	s := &Server{dir: dir}
+	s := &Server{dir: dir, options: options}
 	for range startTries {
 		if err = s.launch(ctx, path); err == nil {
 			return s, nil
@@ -74,7 +75,8 @@ func (s *Server) start(path string) error {
 	host, port, _ := net.SplitHostPort(free.Addr().String()) // the server's own error message
 	_ = free.Close()
 	s.URL = "redis://" + net.JoinHostPort(host, port)
-	s.process = exec.Command(path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir)
+	options := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
+	s.process = exec.Command(path, append(options, s.options...)...)
 	s.process.Stdout, s.process.Stderr = io.Discard, io.Discard
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process only: the server must outlive the workers
 	if err := s.process.Start(); err != nil {

@@ -21,6 +21,8 @@ var (
 	Pushes         = Metric{"pushes_per_section", "pushes", func(s Sample) float64 { return s.Pushes }}
 	CPU            = Metric{"redis_cpu_us_per_section", "Redis µs", func(s Sample) float64 { return s.CPU }}
 	Bytes          = Metric{"bytes_per_section", "bytes", func(s Sample) float64 { return s.Bytes }}
+	Keys           = Metric{"keys_left_per_section", "keys left", func(s Sample) float64 { return s.Keys }}
+	Memory         = Metric{"bytes_left_per_section", "bytes left", func(s Sample) float64 { return s.Memory }}
 	WaitP50        = Metric{"wait_p50_ms", "p50 ms", func(s Sample) float64 { return s.WaitP50 }}
 	WaitP99        = Metric{"wait_p99_ms", "p99 ms", func(s Sample) float64 { return s.WaitP99 }}
 	WaitMax        = Metric{"wait_max_ms", "max ms", func(s Sample) float64 { return s.WaitMax }}
@@ -31,7 +33,7 @@ var (
 	Allocs         = Metric{"allocations_per_section", "allocs", func(s Sample) float64 { return s.Allocs }}
 
 	// Metrics are those of every workload.
-	Metrics = []Metric{PerSecond, Commands, Pushes, Inner, CPU, Bytes, WaitP50, WaitP99, WaitMax, JainGoroutines, JainProcesses, Allocs}
+	Metrics = []Metric{PerSecond, Commands, Pushes, Inner, CPU, Bytes, Keys, Memory, WaitP50, WaitP99, WaitMax, JainGoroutines, JainProcesses, Allocs}
 
 	// sides are those that only read-write locks have.
 	sides = []Metric{ReadP99, WriteP99}

@@ -68,6 +68,8 @@ type Sample struct {
 	Pushes         float64 // messages published
 	CPU            float64 // µs of Redis's processor time
 	Bytes          float64 // over Redis's connections, both ways
+	Keys           float64 // more that Redis has right after the run
+	Memory         float64 // bytes that it uses for them
 	WaitP50        float64 // in ms
 	WaitP99        float64
 	WaitMax        float64

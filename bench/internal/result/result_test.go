@@ -42,13 +42,16 @@ func TestSumAddsUpWhatTheProcessesSay(t *testing.T) {
 		{InTime: []int64{10, 10}, Sections: 22, Mallocs: 44},
 		{InTime: []int64{20, 0}, Sections: 22, Mallocs: 44, Errors: 1, First: "ouch", CutOff: 2},
 	}
-	load := redisload.Counters{Calls: map[string]int64{"evalsha": 88, "set": 44, "info": 1}, CPU: 440 * time.Microsecond, Bytes: 4400}
+	load := redisload.Counters{Calls: map[string]int64{"evalsha": 88, "set": 44, "info": 1}, CPU: 440 * time.Microsecond, Bytes: 4400,
+		Keys: 44, Memory: 8800}
 	s := Sum(outcomes, 2*time.Second, load, nil)
 	assert.InDelta(t, 20, s.PerSecond, 1e-9, "sections that ended within the time")
 	assert.InDelta(t, 2, s.Commands, 1e-9, "commands of all sections; INFO is sent by the benchmark itself")
 	assert.InDelta(t, 1, s.Inner, 1e-9)
 	assert.InDelta(t, 10, s.CPU, 1e-9)
 	assert.InDelta(t, 100, s.Bytes, 1e-9)
+	assert.InDelta(t, 1, s.Keys, 1e-9)
+	assert.InDelta(t, 200, s.Memory, 1e-9)
 	assert.InDelta(t, 2, s.Allocs, 1e-9)
 	assert.InDelta(t, 1, s.JainProcesses, 1e-9)
 	assert.InDelta(t, 40.0*40/(4*600), s.JainGoroutines, 1e-9)

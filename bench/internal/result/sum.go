@@ -42,6 +42,7 @@ func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, pl
 	s.Pushes = ratio(float64(load.Pushes()), sections)
 	s.CPU = ratio(float64(load.CPU.Nanoseconds())/1e3, sections)
 	s.Bytes = ratio(float64(load.Bytes), sections)
+	s.Keys, s.Memory = ratio(float64(load.Keys), sections), ratio(float64(load.Memory), sections)
 	s.Allocs = ratio(float64(mallocs), sections)
 	if s.Sections == 0 {
 		s.Failed = "no goroutine got the lock"

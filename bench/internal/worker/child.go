@@ -103,21 +103,34 @@ func (j Job) open(ctx context.Context) (*crew, error) {
 				return nil, err
 			}
 		}
-		all.goroutines = append(all.goroutines, newGoroutine(j, number, places))
+		all.goroutines = append(all.goroutines, newGoroutine(j, number, places, j.names(ctx, process, number)))
 	}
 	return all, nil
 }
 
 func (j Job) places(ctx context.Context, c *crew, number int, kind string) ([]place, error) {
-	places := make([]place, max(j.Workload.Locks, 1))
+	first, n := 0, max(j.Workload.Locks, 1)
+	if j.Workload.Spots() != n { // a lock for each goroutine
+		first = j.Process*j.Workload.Goroutines + number
+	}
+	places := make([]place, n)
 	for i := range places {
-		mutex, err := c.process.Mutex(ctx, number, j.Prefix+kind+strconv.Itoa(i))
+		mutex, err := c.process.Mutex(ctx, number, j.Prefix+kind+strconv.Itoa(first+i))
 		if err != nil {
-			return nil, fmt.Errorf("lock %d of goroutine %d: %w", i, number, err)
+			return nil, fmt.Errorf("lock %d of goroutine %d: %w", first+i, number, err)
 		}
-		places[i] = place{mutex, c.site.Spot(i)}
+		places[i] = place{mutex, c.site.Spot(first + i)}
 	}
 	return places, nil
+}
+
+// names returns a function that makes locks whose names no other call has.
+func (j Job) names(ctx context.Context, process contender.Process, number int) func() (contender.Mutex, error) {
+	of, used := fmt.Sprintf("%sorder:%d:%d:", j.Prefix, j.Process, number), 0
+	return func() (contender.Mutex, error) {
+		used++
+		return process.Mutex(ctx, number, of+strconv.Itoa(used))
+	}
 }
 
 func (c *crew) close() {

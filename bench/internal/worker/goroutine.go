@@ -17,10 +17,11 @@ import (
 type goroutine struct {
 	id       uint64 // its number among all processes, not 0
 	workload workload.Workload
-	all      map[bool][]place // false: measured; true: warming up
-	places   []place          // of this run
-	choose   *rand.Zipf       // nil if there is only one lock
-	dice     *rand.Rand       // for reads and writes
+	all      map[bool][]place                // false: measured; true: warming up
+	places   []place                         // of this run
+	choose   func() int                      // the place of the next section
+	next     func() (contender.Mutex, error) // makes a lock that was never used
+	dice     *rand.Rand                      // for reads and writes
 
 	sections, inTime, errors int64
 	cutOff                   bool
@@ -38,8 +39,9 @@ type place struct {
 // zipf is the skew: the first of 20 locks gets about a third of the sections.
 const zipf = 1.2
 
-func newGoroutine(job Job, number int, places map[bool][]place) *goroutine {
+func newGoroutine(job Job, number int, places map[bool][]place, next func() (contender.Mutex, error)) *goroutine {
 	return &goroutine{
+		next:     next,
 		id:       uint64(job.Process*job.Workload.Goroutines+number) + 1,
 		workload: job.Workload, all: places, waits: newHistogram(), reads: newHistogram(), writes: newHistogram(),
 	}
@@ -48,14 +50,24 @@ func newGoroutine(job Job, number int, places map[bool][]place) *goroutine {
 // reset clears the results of the last run. Random numbers are seeded, so that every contender gets the same sequence.
 func (g *goroutine) reset(warmUp bool) {
 	g.places = g.all[warmUp]
-	if n := len(g.places); n > 1 {
-		g.choose = rand.NewZipf(rand.New(rand.NewPCG(g.id, 0)), zipf, 1, uint64(n-1))
-	}
+	g.choose = chooser(g.workload.Names, len(g.places), rand.New(rand.NewPCG(g.id, 0)))
 	g.dice = rand.New(rand.NewPCG(g.id, 1))
 	g.sections, g.inTime, g.errors, g.cutOff, g.first = 0, 0, 0, false, nil
 	g.waits.Reset()
 	g.reads.Reset()
 	g.writes.Reset()
+}
+
+// chooser returns the function that chooses among n places.
+func chooser(names workload.Names, n int, dice *rand.Rand) func() int {
+	switch {
+	case n == 1:
+		return func() int { return 0 }
+	case names == workload.Random:
+		return func() int { return dice.IntN(n) }
+	}
+	skewed := rand.NewZipf(dice, zipf, 1, uint64(n-1))
+	return func() int { return int(skewed.Uint64()) }
 }
 
 // fail counts an error, unless it comes from being cut off.
@@ -91,9 +103,11 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 // section does one section, and returns the time after it. It adds only two readings of the clock to the lock's own
 // work.
 func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
-	p := g.place()
+	p, err := g.place()
 	a := g.access()
-	err := p.lock(ctx, a.read)
+	if err == nil {
+		err = p.lock(ctx, a.read)
+	}
 	entered := time.Now()
 	g.wait(a, entered.Sub(began))
 	if err != nil {
@@ -150,11 +164,14 @@ func (p place) unlock(ctx context.Context, read bool) error {
 	return p.mutex.Unlock(ctx)
 }
 
-func (g *goroutine) place() place {
-	if g.choose == nil {
-		return g.places[0]
+// place returns the lock of the next section. One that is used once is made here, as the code that locks an order makes
+// it: that is part of what such a section costs.
+func (g *goroutine) place() (place, error) {
+	if g.workload.Names == workload.Once {
+		mutex, err := g.next()
+		return place{mutex, g.places[0].spot}, err
 	}
-	return g.places[g.choose.Uint64()]
+	return g.places[g.choose()], nil
 }
 
 // work is what a goroutine does inside.

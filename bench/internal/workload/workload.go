@@ -17,13 +17,25 @@ const (
 	Permits   Kind = "permits"
 )
 
+// Names say which lock a section is of, where there are more than one.
+type Names string
+
+// The names.
+const (
+	Zipf   Names = ""       // one of Locks, chosen anew for each section, Zipf-distributed
+	Random Names = "random" // one of Locks, each as likely as the others
+	Own    Names = "own"    // each goroutine has one of its own
+	Once   Names = "once"   // each section has one that was never used, as "order:4711" is
+)
+
 // A Workload is what the goroutines do: lock, stay inside, unlock, and again at once.
 type Workload struct {
 	Name       string
 	Kind       Kind
 	Processes  int
 	Goroutines int           // in each process
-	Locks      int           // more than one: chosen anew for each section, Zipf-distributed
+	Names      Names         // which lock a section is of
+	Locks      int           // how many there are; 0 is one, and not used with Own and Once
 	Reads      int           // of ReadWrite: how many of a hundred sections only read
 	Permits    int           // of Permits
 	Reentrant  bool          // the goroutine holds the lock all the time and takes it again
@@ -34,6 +46,7 @@ type Workload struct {
 // The names that the report picks out.
 const (
 	Uncontended = "uncontended"
+	Fresh       = "fresh"
 	Main        = "5x20" // the one that stands for the usual case
 	Scarce      = "semaphore-3"
 )
@@ -41,6 +54,10 @@ const (
 // All is every workload, in the order of the report.
 var All = []Workload{
 	{Name: Uncontended, Processes: 1, Goroutines: 1},
+	{Name: Fresh, Names: Once, Processes: 1, Goroutines: 1},
+	{Name: "fresh-2x20", Names: Once, Processes: 2, Goroutines: 20},
+	{Name: "own", Names: Own, Processes: 2, Goroutines: 20},
+	{Name: "many", Names: Random, Locks: 1000, Processes: 2, Goroutines: 20},
 	{Name: "reentrant", Processes: 1, Goroutines: 1, Reentrant: true},
 	{Name: "1x10", Processes: 1, Goroutines: 10},
 	{Name: "1x20", Processes: 1, Goroutines: 20},
@@ -72,11 +89,25 @@ func Find(name string) (Workload, bool) {
 	return All[i], true
 }
 
+// Spots is how many locks can be held at once: one that is used once is its goroutine's.
+func (w Workload) Spots() int {
+	if w.Names == Own || w.Names == Once {
+		return w.Processes * w.Goroutines
+	}
+	return max(w.Locks, 1)
+}
+
 // About describes the workload.
 func (w Workload) About() string {
 	callers := count(w.Processes, "process", "processes") + " × " + count(w.Goroutines, "goroutine", "goroutines")
 	where := "one lock"
 	switch {
+	case w.Names == Once:
+		where = "a new lock for each section"
+	case w.Names == Own:
+		where = "a lock for each"
+	case w.Names == Random:
+		where = fmt.Sprintf("%d locks at random", w.Locks)
 	case w.Locks > 1:
 		where = fmt.Sprintf("%d locks, Zipf-distributed", w.Locks)
 	case w.Kind == ReadWrite:
