@@ -9,9 +9,8 @@ const MaxNote = 256
 type Noter interface {
 	// Note stores a text with the hold that epoch has, in place of an earlier one. It reports whether the epoch has the
 	// lock; if not, nothing is changed. [Remote].Inspect returns the note with the hold, and so it does after another
-	// session has taken up the hold ([Resumer]); never with another hold. The note lasts for as long as what the server
-	// remembers of the lock, five minutes at least and twice the lease of the hold, and must be repeated within that time.
-	// Epochs of blocks of tokens (reentrant.WithCohort) have no notes. After an unknown outcome sending it again is right.
+	// session has taken up the hold ([Resumer]); never with another hold. The note lasts for five minutes at least, and for
+	// twice the lease of the hold, and must be repeated within that time. Epochs of blocks of tokens (reentrant.WithCohort) have no notes. After an unknown outcome sending it again is right.
 	Note(ctx context.Context, req NoteRequest) (bool, error)
 }
 

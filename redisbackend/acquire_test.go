@@ -22,7 +22,7 @@ func TestAcquireTakesAFreeLock(t *testing.T) {
 		assert.Equal(t, "a:1=1", s.hash())
 		s.assertFull(lease, s.ttl())
 		token := strconv.FormatUint(uint64(reply.First), 10)
-		assert.Equal(t, []string{token, token, "a", "5", "0", "h", "300"}, s.record())
+		assert.Equal(t, []string{token, token, "a", "5", "0", "h", brief}, s.record())
 	})
 }
 

@@ -23,7 +23,8 @@
 //	             on channel relock:session:b
 //
 // The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
-// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer. A prefix
+// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer; and the record
+// of a lock for which no session waited 30 seconds after it. A prefix
 // ([WithPrefix]) precedes all keys and channels.
 //
 // # Protocol

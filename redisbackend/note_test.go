@@ -18,7 +18,7 @@ func (m *member) note(epoch uint64, text string) {
 	require.True(m.T, kept)
 }
 
-// A note is kept for as long as the record of the lock, five minutes at least.
+// A note is kept for no less than the record of the lock, and five minutes at least.
 func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.withoutScripts().join("b")
@@ -27,7 +27,7 @@ func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 			m.note(5, "migration 42")
 			record, note := must(s.do("TTL", s.side("t")).AsInt64()), must(s.do("TTL", s.side("n")).AsInt64())
 			assert.GreaterOrEqual(t, note, int64((5*time.Minute - limit).Seconds()))
-			assert.InDelta(t, record, note, limit.Seconds())
+			assert.GreaterOrEqual(t, note, record)
 			assert.Equal(t, "migration 42", b.inspect().Note)
 			assert.Equal(t, "migration 42", a.inspect().Note)
 			m.release(5)

@@ -149,6 +149,9 @@ const (
 	patience = time.Minute
 )
 
+// brief is the keep in the record of a lock for which no session waits: twice the lease.
+const brief = "240"
+
 // request makes an ordinary attempt.
 func request(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireRequest {
 	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),

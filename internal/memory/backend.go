@@ -243,8 +243,8 @@ func (b *Backend) refuse(op Op, words string) {
 
 func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + b.skew }
 
-// keep is how long a lock's record outlives its last change and its lease.
-const keep = time.Hour
+// How long a lock's record outlives its last change and its lease, and how long if no session waited.
+const keep, brief = time.Hour, time.Minute
 
 // batch is how many waiters of a condition one Signal wakes, as with scripts.
 const batch = 100
@@ -253,7 +253,7 @@ const batch = 100
 func (b *Backend) lockLocked(name string) *protocol.Lock {
 	l := b.locks[name]
 	if l == nil {
-		l = &protocol.Lock{Name: name, Keep: keep, Batch: batch, Publish: b.publishLocked}
+		l = &protocol.Lock{Name: name, Keep: keep, Brief: brief, Batch: batch, Publish: b.publishLocked}
 		b.locks[name] = l
 	}
 	return l

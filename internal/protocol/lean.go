@@ -35,8 +35,11 @@ func LeanRelease(req *backend.ReleaseRequest) bool {
 // to the first waiter. It returns false, and changes nothing, if the lock is not as the session remembers it.
 func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, bool) {
 	l.expire(now)
-	token := NextToken(&req)
-	if !Lean(&req) || !l.leftBy(session, &req.Prior) || token > clockToken(notAfter) || l.keepFor(req.Lease) > l.Record.Keep {
+	token, keep := NextToken(&req), l.briefly(now, req.Lease, notAfter)
+	if req.Yield {
+		keep = l.keepFor(req.Lease)
+	}
+	if !Lean(&req) || !l.leftBy(session, &req.Prior) || token > clockToken(notAfter) || !SetsLease(&req) && keep > l.Record.Keep {
 		return backend.AcquireReply{}, false
 	}
 	expires := l.Hold.Expires
@@ -45,7 +48,7 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 			return backend.AcquireReply{}, false
 		}
 		if _, waits := l.firstWaiter(now); req.Yield && waits {
-			return l.takeOver(now, session, req), true
+			return l.takeOver(now, session, req, notAfter), true
 		}
 		expires = now + req.Lease
 		token = max(token, clockToken(now))
@@ -54,6 +57,7 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 	r := &l.Record
 	r.First, r.Last, r.Epoch, r.Op, r.Pushed = token, token, req.Epoch, 0, false
 	if SetsLease(&req) {
+		r.Keep = max(r.Keep, keep)
 		l.save(now)
 	}
 	reply := l.granted(now, req)

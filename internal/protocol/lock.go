@@ -25,6 +25,7 @@ type Lock struct {
 
 	Batch   int                        // the most waiters of a condition that one Signal wakes; 0: no limit
 	Keep    time.Duration              // how long the record outlives its last change and its lease
+	Brief   time.Duration              // the same, if the lock was free and no session waited
 	Publish func(to string, m Message) // sends a message to a session
 }
 
@@ -117,11 +118,11 @@ func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, 
 	case mine && req.Epoch == last:
 		return l.confirm(now, req), nil
 	case mine:
-		return l.takeOver(now, session, req), nil
+		return l.takeOver(now, session, req, notAfter), nil
 	case l.held():
 		return l.wait(now, session, req, l.Hold.Expires-now), nil
 	default:
-		return l.takeFree(now, session, req), nil
+		return l.takeFree(now, session, req, notAfter), nil
 	}
 }
 
@@ -133,15 +134,16 @@ func (l *Lock) confirm(now Instant, req backend.AcquireRequest) backend.AcquireR
 	if !req.Fixed || l.Record.Pushed {
 		l.Hold.Expires = now + req.Lease
 	}
-	if l.Record.Pushed {
-		l.Record.Pushed = false
+	if keep := l.keepFor(req.Lease); l.Record.Pushed || l.Record.Keep < keep {
+		l.Record.Pushed, l.Record.Keep = false, max(l.Record.Keep, keep)
 		l.save(now)
 	}
 	return l.granted(now, req)
 }
 
 // takeOver passes a session's hold to its newer attempt, or with Yield to the first waiter.
-func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
+func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest, notAfter Instant) backend.AcquireReply {
+	keep := l.briefly(now, req.Lease, notAfter)
 	if req.Yield {
 		if next, ok := l.firstWaiter(now); ok {
 			l.Hold = Hold{}
@@ -149,20 +151,25 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest)
 			l.grant(now, next)
 			return waiting(next.TTL)
 		}
+		keep = l.keepFor(req.Lease)
 	}
 	expires := now + req.Lease
 	if req.KeepTTL {
 		expires = l.Hold.Expires
 	}
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
-	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req.Lease))
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keep)
 	l.save(now)
 	return l.granted(now, req)
 }
 
 // takeFree handles an attempt on a free lock. The lock goes to the first waiter; or to this attempt if no session
 // waits, if the first waiter is this session, or if the attempt barges.
-func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest) backend.AcquireReply {
+func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest, notAfter Instant) backend.AcquireReply {
+	keep := l.keepFor(req.Lease)
+	if l.vacant(now, req) {
+		keep = l.briefly(now, req.Lease, notAfter)
+	}
 	next, ok := l.firstWaiter(now)
 	if ok && next.Session != session && !req.Barge {
 		if req.Queue && !l.place(now, session, req) {
@@ -178,12 +185,23 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest)
 		l.Queue = slices.Delete(l.Queue, i, i+1)
 	}
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: now + req.Lease}
-	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, l.keepFor(req.Lease))
+	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keep)
 	l.save(now)
 	if len(l.Queue) > 0 {
 		l.wanted(false)
 	}
 	return l.granted(now, req)
+}
+
+// vacant reports whether only the clock and the attempt decide about a free lock: no session waits, no attempt may be under
+// way that was given up, and the token is the clock's. Its record is then needed only for a short time.
+func (l *Lock) vacant(now Instant, req backend.AcquireRequest) bool {
+	return len(l.Queue) == 0 && len(l.Record.Tombs) == 0 && req.Tokens == 1 && max(l.Record.Last, req.Seen) < clockToken(now)
+}
+
+// briefly returns how long to keep the record of a lock that was vacant: until the attempt is refused, at least.
+func (l *Lock) briefly(now Instant, lease time.Duration, notAfter Instant) time.Duration {
+	return max(l.Brief+lease, notAfter-now)
 }
 
 // wanted sends the holder's session the message that another session asks for the lock, if the hold may linger or, when

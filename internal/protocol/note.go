@@ -8,7 +8,7 @@ func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) boo
 	if !l.heldBy(session) || l.Record.lastOf(session) != req.Epoch {
 		return false
 	}
-	l.Note = Note{Token: l.Record.Last, Text: req.Text, Expires: l.retention(now)}
+	l.Note = Note{Token: l.Record.Last, Text: req.Text, Expires: max(l.retention(now), now+l.Keep)}
 	return true
 }
 

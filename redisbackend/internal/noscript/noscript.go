@@ -189,7 +189,7 @@ func (n noscript) Acquire(ctx context.Context, req backend.AcquireRequest) (repl
 	var refused error
 	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 		if refused = tooLate(req.NotAfter); refused == nil {
-			reply, refused = l.Acquire(now, n.Conn.Session, req, forever)
+			reply, refused = l.Acquire(now, n.Conn.Session, req, now+wire.Remaining(req.NotAfter))
 		}
 	})
 	switch {

@@ -87,7 +87,7 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 		return err
 	}
 	s.now = now
-	s.lock = protocol.Lock{Keep: wire.MinKeep, Publish: s.publish}
+	s.lock = protocol.Lock{Keep: wire.MinKeep, Brief: wire.BriefKeep, Publish: s.publish}
 	text, none := answers[1].ToString()
 	if record, ok := wire.ParseRecord(text); ok {
 		s.record, s.lock.Record = text, protocol.Record(record)

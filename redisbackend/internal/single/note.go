@@ -19,8 +19,10 @@ func (r *Remote) Note(ctx context.Context, req backend.NoteRequest) (bool, error
 	}
 	var d wire.ArgWriter
 	d.Add(req.Epoch)
+	d.Add(wire.KeepFor(0))
+	n := d.Strings()
 	keys := [...]string{r.Keys[0], r.Keys[1], r.Keys.Note(r.Conn.Deployment.Prefix)}
-	args := [...]string{r.Conn.Session, d.Strings()[0], req.Text}
+	args := [...]string{r.Conn.Session, n[0], req.Text, n[1]}
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Note, keys[:], args[:], 0)
 	switch {
 	case err != nil:

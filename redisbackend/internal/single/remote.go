@@ -82,6 +82,9 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 func (a *answer) granted(req *backend.AcquireRequest) backend.AcquireReply {
 	reply := backend.AcquireReply{Status: backend.Granted, First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
 		TTL: time.Duration(a.rest[2]) * time.Millisecond}
+	if a.vacant && req.Fixed {
+		reply.TTL = req.Lease
+	}
 	if a.note != "" && reply.First == reply.Last {
 		reply.Prior = backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: reply.Last, Note: a.note}
 	}
@@ -101,17 +104,26 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	d.Add(wire.Millis(req.GrantTTL))
 	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
 	d.Add(keep)
+	d.Add(wire.BriefKeepFor(req))
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3], flags(req), n[4], n[5], n[6], n[7],
-		r.Conn.Deployment.Channels, n[8]}
+		r.Conn.Deployment.Channels, n[8], n[9]}
 	if r.awaitsReplicas() {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
-	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:], 3)
-	if err == nil && a.keep > 0 {
-		if a.note = n[8]; a.keep != int64(keep) { // another session needs the record for longer
-			a.note = strconv.FormatInt(a.keep, 10)
-		}
+	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:])
+	if err != nil {
+		return answer{}, err
+	}
+	a, err := r.decodeAcquire(list, at)
+	switch {
+	case err != nil:
+	case a.vacant:
+		a.note = n[9]
+	case a.keep == int64(keep):
+		a.note = n[8]
+	case a.keep > 0: // another session needs the record for longer, or none did
+		a.note = strconv.FormatInt(a.keep, 10)
 	}
 	return a, err
 }
@@ -273,7 +285,8 @@ func (r *reader) word() (s string) {
 type answer struct {
 	Code   int64
 	rest   [3]int64
-	keep   int64  // of acquire.lua: how the record ends, if that is a number
+	vacant bool   // of acquire.lua: the lock was free, and the record is kept briefly
+	keep   int64  // else how the record ends, if that is a number
 	note   string // and if not
 	sample clock.Sample
 }
@@ -305,18 +318,40 @@ func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a 
 	return a, nil
 }
 
+// decodeAcquire reads the reply of acquire: a single number if the lock was free, which is the token and the time too.
+func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
+	if len(list) != 1 {
+		return r.decode(list, at, 3)
+	}
+	l := reader{list: list}
+	at.Stamp = l.number()
+	if l.err != nil {
+		return answer{}, wire.Unexpected(l.err)
+	}
+	r.Clock.Saw(at)
+	return answer{Code: acquireGranted, rest: [3]int64{at.Stamp, at.Stamp}, vacant: true, sample: at}, nil
+}
+
 // exec sends a script. The sample has no stamp yet.
 func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
 	return r.read(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
 }
 
-// read calls a function that sends a script, and returns the reply and when it was sent.
+// read calls a function that sends a script, and returns the reply and when it was sent. A reply that is a number is
+// returned as a list of one.
 func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, clock.Sample, error) {
 	result, at, err := r.send(ctx, send)
 	if err != nil {
 		return nil, clock.Sample{}, err
 	}
-	list, err := result.ToArray()
+	m, err := result.ToMessage()
+	if err == nil && m.IsInt64() {
+		return []rueidis.RedisMessage{m}, at, nil
+	}
+	var list []rueidis.RedisMessage
+	if err == nil {
+		list, err = m.ToArray()
+	}
 	if err != nil {
 		return nil, clock.Sample{}, r.failed(ctx, result, err)
 	}

@@ -30,7 +30,7 @@ func (r *Remote) awaitsReplicas() bool {
 
 // acquireReplicated sends an acquire that the replicas must acknowledge. If too few do, it gives the lock back.
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
-	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeThree}
+	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeAcquire}
 	c.tooFew = func(client rueidis.DedicatedClient, few error) error {
 		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0"}
 		err := evalOn(ctx, client, &r.Conn.Deployment.scripts.Release, r.Keys[:], release).Error()
@@ -66,7 +66,7 @@ func (r *Remote) shareReplicated(ctx context.Context, args []string, req *backen
 // got reports whether the lock is the attempt's.
 func got(a answer) bool { return a.Code == acquireGranted } // which is resumeResumed
 
-// decodeThree reads the reply of acquire or resume.
+// decodeThree reads the reply of resume.
 func (r *Remote) decodeThree(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
 	return r.decode(list, at, 3)
 }

@@ -3,11 +3,13 @@ package wire
 import (
 	"strconv"
 	"time"
+
+	"github.com/relock-go/relock/backend"
 )
 
 const (
 	// maxNumbers is how many numbers the largest script of a single lock takes.
-	maxNumbers = 9
+	maxNumbers = 10
 	// maxDigits is the length of 18446744073709551615.
 	maxDigits = 20
 )
@@ -50,11 +52,21 @@ func RoundUp(d, unit time.Duration) uint64 {
 
 // MinKeep is the least time for which a lock's record outlives its last change: as long as a copy of an attempt that
 // the record knows may still arrive, and as Redis's clock may be behind another node's after a failover. Twice a longer
-// lease, so that the record outlives the hold. It costs some 150 bytes for a lock that is no longer used.
+// lease, so that the record outlives the hold. It costs some 280 bytes for a lock that is no longer used.
 const MinKeep = 5 * time.Minute
 
 // KeepFor returns how long to keep a record for a lease, in seconds.
 func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease), time.Second) }
+
+// BriefKeep is MinKeep for a lock that was free and for which no session waited. Every name that is locked once leaves its
+// record, so it is kept only as long as a copy of the attempt may still arrive, and as Redis's clock may be behind
+// another node's.
+const BriefKeep = 30 * time.Second
+
+// BriefKeepFor returns how long to keep the record of such an attempt, in seconds.
+func BriefKeepFor(req *backend.AcquireRequest) uint64 {
+	return RoundUp(max(BriefKeep, 2*req.Lease, min(time.Until(req.NotAfter), MaxTTL)), time.Second)
+}
 
 // SharedKeepFor is KeepFor for a shared name, whose entries say themselves for how long they are needed: it is kept for no
 // longer than that, so that the name is soon free for another kind of lock.

@@ -75,18 +75,25 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 		return c, false
 	}
 	token, old := protocol.NextToken(req), req.Prior
-	needs := KeepFor(max(req.Lease, req.GrantTTL))
 	if old.Note == "" {
-		old.Note = strconv.FormatUint(needs, 10) // if no session keeps it for longer
+		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // if no session keeps it for longer
+	}
+	needs := BriefKeepFor(req)
+	if req.Yield {
+		needs = KeepFor(max(req.Lease, req.GrantTTL))
 	}
 	keep, _, _ := strings.Cut(old.Note, " ")
 	kept, err := strconv.ParseUint(keep, 10, 64)
+	note := old.Note
+	if err == nil && kept < needs && protocol.SetsLease(req) { // the script sets the expiry of the record
+		kept, note = needs, strconv.FormatUint(needs, 10)+note[len(keep):]
+	}
 	// Until it is refused the token is not far ahead of the clock, so the record need not be kept for longer.
 	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
 		return c, false
 	}
 	c = LeanAcquire{Take: old.Freed,
-		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: old.Note}}
+		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: note}}
 	var room [textRoom]byte
 	w := TextWriter{buf: room[:0]}
 	w.record(session, &old, true)
@@ -104,7 +111,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	}
 	c.args, c.n = w.strings(), w.n
 	if req.Yield {
-		c.Yield = yieldArgs(session, req, old.Note, kept)
+		c.Yield = yieldArgs(session, req, note, kept)
 	}
 	return c, true
 }

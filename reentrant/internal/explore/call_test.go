@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"strconv"
 )
 
@@ -74,6 +75,7 @@ type call struct {
 	ticket         uint8
 	all            bool
 	memo           memo // of the scripts that compare the record
+	brief          tick // acquire: how long the record is kept if no session waits; 0: for half a minute
 }
 
 const (
@@ -94,7 +96,7 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 		return c.leanArguments(names)
 	case verbAcquire:
 		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),
-			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep}
+			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep, c.briefly()}
 	case verbReenter:
 		return names[:2], []string{session, n(c.epoch), ownerName(c.owner), n(c.op), n(c.holds), ms(lease)}
 	case verbRelease:
@@ -122,6 +124,9 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	}
 	return names[:7], []string{session, channels, waiting, "1", n(c.ticket)}
 }
+
+// briefly returns for how many seconds an attempt keeps the record if no session waits.
+func (c call) briefly() string { return strconv.Itoa(int(cmp.Or(c.brief, 30))) }
 
 func redisToken(t uint32) string {
 	if t == 0 {

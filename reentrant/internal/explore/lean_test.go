@@ -39,6 +39,27 @@ func recordOf(session uint8, m memo) string {
 	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
 }
 
+// kept returns for how many seconds a lean attempt that begins a lease keeps the record: a yield for no less than keep.
+func (c call) kept() string {
+	kept, _, _ := strings.Cut(c.memo.note, " ")
+	if c.verb == verbYield && must(strconv.Atoi(kept)) < must(strconv.Atoi(keep)) {
+		return keep
+	}
+	return kept
+}
+
+// noteAfter returns how a lean attempt leaves the end of the record.
+func (c call) noteAfter() string {
+	_, tombs, some := strings.Cut(c.memo.note, " ")
+	switch {
+	case !c.leased():
+		return c.memo.note
+	case some:
+		return c.kept() + " " + tombs
+	}
+	return c.kept()
+}
+
 // leanArguments returns the KEYS and ARGV of a call that compares the record.
 func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	field := func(owner uint8) string { return sessionName(c.session) + ":" + ownerName(owner) }
@@ -47,7 +68,7 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 		return names[:4], append(args, field(c.memo.owner), channels)
 	}
 	least := redisToken(c.least())
-	after := recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.memo.note})
+	after := recordOf(c.session, memo{epoch: c.epoch, token: c.least(), note: c.noteAfter()})
 	if c.leased() {
 		after = strings.TrimPrefix(after, least+" "+least)
 	}
@@ -61,11 +82,11 @@ func (c call) leanArguments(names [keyCount]string) (keys, args []string) {
 	}
 	args = append(args, field(c.owner), strconv.Itoa(int(c.holds)))
 	if c.leased() {
-		args = append(args, strconv.Itoa(1000*int(lease)), strconv.FormatInt(c.notAfter.micros()-1, 10), keep)
+		args = append(args, strconv.Itoa(1000*int(lease)), strconv.FormatInt(c.notAfter.micros()-1, 10), c.kept())
 	}
 	if c.verb == verbYield {
 		place := fmt.Sprintf(" %d %d 1 %s %s %s", 1000*int(grantTTL), c.holds, redisToken(c.seen), keep, ownerName(c.owner))
-		args = append(args, sessionName(c.session), strconv.Itoa(int(c.epoch))+" ", strconv.Itoa(1_000_000*int(patience)), place, c.memo.note, "150000", channels)
+		args = append(args, sessionName(c.session), strconv.Itoa(int(c.epoch))+" ", strconv.Itoa(1_000_000*int(patience)), place, c.noteAfter(), strconv.Itoa(500*must(strconv.Atoi(c.kept()))), channels)
 	}
 	return keys, args
 }
@@ -169,7 +190,7 @@ func (x *step) passed(a call, res result) {
 	}
 	got := backend.Token(res.numbers[2])
 	r := backend.AcquireReply{Status: backend.Granted, First: got, Last: got,
-		Prior: backend.Prior{Epoch: uint64(a.epoch), Owner: ownerName(a.owner), Token: got, Note: a.memo.note}}
+		Prior: backend.Prior{Epoch: uint64(a.epoch), Owner: ownerName(a.owner), Token: got, Note: a.noteAfter()}}
 	x.follow(a.session, c.Replied(x.at(c), &r))
 }
 

@@ -215,6 +215,10 @@ func (r *store) eval(before *memory, now tick, c call, stop uint8) (res result) 
 	if c.verb == verbRenew || c.verb == verbBeat { // these return the time first, and not always a code
 		res.numbers = append(res.numbers[1:], res.numbers[0])
 	}
+	if c.verb == verbAcquire && len(res.numbers) == 1 { // the token and the time of a lock that was free
+		at := res.numbers[0]
+		res.numbers, res.note = []int64{granted, at, at, at, 0}, c.briefly()
+	}
 	res.code = int(res.numbers[0])
 	res.lingers = c.verb == verbAcquire && res.code == waiting && res.numbers[3] == 1
 	if c.verb.lean() && c.verb != verbFree { // the time, if a lease begins
@@ -284,7 +288,7 @@ func expiry(now tick, ttl int) tick {
 	switch {
 	case ttl < 0:
 		return eternal
-	case ttl > 100_000:
+	case ttl > 20_000:
 		return far
 	}
 	return now + tick((ttl+999)/1000)

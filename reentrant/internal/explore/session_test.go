@@ -214,7 +214,7 @@ func (x *step) copy(i uint8, w way) {
 	if full {
 		req.Prior = backend.Prior{}
 	}
-	a := call{verb: verbAcquire, session: i, owner: ownerOf(req.Owner), epoch: uint8(req.Epoch), holds: uint8(req.Holds), tokens: uint8(req.Tokens),
+	a := call{verb: verbAcquire, brief: x.world.brief, session: i, owner: ownerOf(req.Owner), epoch: uint8(req.Epoch), holds: uint8(req.Holds), tokens: uint8(req.Tokens),
 		notAfter: tickOf(req.NotAfter), seen: worldly(req.Seen)}
 	for _, f := range []struct {
 		set  bool

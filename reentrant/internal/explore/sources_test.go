@@ -110,7 +110,7 @@ func samples(ctx context.Context, conn backend.Conn, lock backend.Remote) map[ve
 	return map[verb]func(){
 		verbAcquire: func() {
 			_, _ = lock.Acquire(ctx, backend.AcquireRequest{Epoch: uint64(s.epoch), Owner: "2", Holds: int(s.holds), Lease: sec(lease),
-				NotAfter: time.Now().Add(time.Minute), Queue: true, Yield: true, Tokens: int(s.tokens), Seen: seen,
+				NotAfter: time.Now().Add(second), Queue: true, Yield: true, Tokens: int(s.tokens), Seen: seen,
 				Patience: sec(patience), GrantTTL: sec(grantTTL)})
 		},
 		verbReenter: func() {

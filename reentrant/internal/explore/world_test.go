@@ -24,6 +24,7 @@ type world struct {
 	portable  bool    // other sessions could resume their holds, so these give no lease on
 	hurries   bool    // turns may be over: the session yields
 	remembers bool    // the sessions remember the record
+	brief     tick    // how long a record is kept if no session waits; 0: beyond the end of the world
 	block     uint8   // tokens of an attempt; more than one: the hold is the session's, and its owners inherit it
 	left      budget
 	begin     []action // what has happened already

@@ -1,5 +1,6 @@
 -- acquire: an attempt of a session to get the lock for one of its owners; also the resend of that attempt, the
--- heartbeat of a waiter, the confirmation of a grant, and the pass to the session's next owner.
+-- heartbeat of a waiter, the confirmation of a grant, and the pass to the session's next owner. vacant.lua comes
+-- first, and takes a free lock if it can.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 session   2 epoch   3 owner   4 holds wanted   5 lease, ms
@@ -11,7 +12,9 @@
 --       8 tokens wanted   9 highest token this session has seen
 --      10 patience, ms: the place is dropped when not refreshed for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
--- Returns  {code, now, a, b, c}
+--      14 seconds that it is kept at least if no session waits
+-- Returns  now, of a lock that was free: it is granted, under that token, with the record kept as 14 says; or
+--          {code, now, a, b, c}
 --   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
 --     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
 --     op is not 0
@@ -77,8 +80,9 @@ end
 
 if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
   if not flag('f') or rec.state == 'g' then redis.call('PEXPIRE', KEYS[1], lease) end
-  if rec.state == 'g' then
-    rec.state = 'h'
+  if rec.state == 'g' or tonumber(rec.keep) < tonumber(keep) then -- there are more copies than vacant.lua counts with
+    if rec.state == 'g' then rec.state = 'h' end
+    rec.keep = longer(rec.keep, keep)
     save(KEYS[2], rec, now)
   end
   return granted()
@@ -93,7 +97,7 @@ if mine then -- a newer attempt of the same session takes over
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
   local stopped = rec.session ~= session -- a grant to this session, before it took its place away
-  issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
+  issue(rec, now, session, ARGV[2], tokens, seen, 'h', flag('y') and keep or ARGV[14])
   occupy(KEYS, rec, now, field, session .. ':' .. owner, holds, not flag('k') and lease)
   depart(KEYS, dead)
   if stopped then drop(KEYS, session) end

@@ -22,11 +22,12 @@ if not owner or #grant > 15 or #holds > 10 or #keep > 10 then return 0 end
 local last, session, upto, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) (%S+) (%d+) %d+ %a (%d+)(.*)$')
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
--- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, a record that
--- must be kept for longer, and a place that was served already.
+-- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, and a place
+-- that was served already.
 if now > tonumber(deadline) or now <= tonumber(last) or now <= tonumber(seen) then return 0 end
-if tokens ~= '1' or owner == '*linger' or tonumber(keep) > tonumber(kept) then return 0 end
+if tokens ~= '1' or owner == '*linger' then return 0 end
 if first == session and tonumber(epoch) <= tonumber(upto) then return 0 end
+if tonumber(keep) > tonumber(kept) then kept = keep end -- it was kept briefly, as of a lock that nobody waited for
 -- The new field comes before the old one goes, or the hash would go too.
 local name = first .. ':' .. owner
 local added, had = redis.call('HSET', KEYS[1], name, holds) == 1

@@ -2,9 +2,9 @@
 -- with no other hold, and stays with the hold when another session takes that up.
 --
 -- KEYS  1 hold  2 record  3 note
--- ARGV  1 session  2 epoch  3 text
+-- ARGV  1 session  2 epoch  3 text  4 seconds that it is kept at least
 -- Returns  {code, now}   1 kept   2 gone: this epoch does not have the lock
--- Keeps    everything else. The note lasts as long as the record would if it were saved now.
+-- Keeps    everything else. The note lasts no less than the record would if it were saved now.
 -- Twice    it lasts from the second run.
 -- Late     a note of an epoch that no longer has the lock is not stored. Of two of one epoch the last to arrive stays,
 --          until the session writes its note again.
@@ -16,5 +16,6 @@ local now = clock()
 local rec, _, mine = look(KEYS, session)
 if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
-redis.call('SET', KEYS[3], text(rec.last) .. ' ' .. ARGV[3], 'EX', retention(rec, now))
+redis.call('SET', KEYS[3], text(rec.last) .. ' ' .. ARGV[3], 'EX',
+  longer(ARGV[4], retention(rec, now)))
 return {KEPT, now}

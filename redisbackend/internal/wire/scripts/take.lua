@@ -15,10 +15,10 @@
 if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 if redis.call('EXISTS', KEYS[1], KEYS[3]) > 0 then return 0 end
 local t = redis.call('TIME')
-local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
+local token = t[1] .. string.sub('00000', #t[2]) .. t[2] -- string.format takes much longer
+local now = tonumber(token)
 if now > tonumber(ARGV[7]) then return 0 end
-local token = ARGV[2]
-if now > tonumber(token) then token = string.format('%.0f', now) end
+if now < tonumber(ARGV[2]) then token = ARGV[2] end
 -- The record comes first: by it a hold without a TTL is known for one of a run that stopped (common.lua).
 redis.call('SET', KEYS[2], token .. ' ' .. token .. ARGV[3], 'EX', ARGV[8])
 redis.call('HSET', KEYS[1], ARGV[4], ARGV[5])

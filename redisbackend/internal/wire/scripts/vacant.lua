@@ -1,0 +1,31 @@
+-- vacant.lua: the beginning of acquire, which the loader puts before common.lua. It takes a lock that has no holder and
+-- for which no session waits, as a name has that is locked for the first time. To make common.lua's functions would take
+-- Redis longer than all of this. It leaves to acquire, and changes nothing: a record with tombstones or of this attempt
+-- or a newer one, tokens that are ahead of the clock, a block of them, and whatever is an error.
+--
+-- Nothing but the clock and the record that is compared could give a late copy the lock, so the record need only last until
+-- the latest not after, and for as long as another server's clock may be behind: ARGV 14. It lasts longer if it did so far.
+
+if ARGV[8] == '1' and ARGV[2] ~= '0' and redis.pcall('EXISTS', KEYS[1], KEYS[3]) == 0 then
+  local raw, keep = redis.pcall('GET', KEYS[2]), ARGV[14]
+  local t = redis.call('TIME')
+  local token = t[1] .. string.sub('00000', #t[2]) .. t[2] -- string.format takes much longer
+  local now = tonumber(token)
+  local able = now <= tonumber(ARGV[6]) and now > tonumber(ARGV[9])
+  if raw then
+    local first, last, session, epoch, kept =
+      string.match(raw.err and '' or raw, '^(%d+) (%d+) (%S+) (%d+) %d+ %a (%d+)$')
+    able = able and kept and tonumber(first) <= tonumber(last) and #kept <= 10 and #epoch <= 16
+      and now > tonumber(last) and (session ~= ARGV[1] or tonumber(epoch) < tonumber(ARGV[2]))
+    if able and tonumber(kept) > tonumber(keep) then keep = kept end
+  end
+  if able then
+    redis.call('SET', KEYS[2],
+      token .. ' ' .. token .. ' ' .. ARGV[1] .. ' ' .. ARGV[2] .. ' 0 h ' .. keep, 'EX', keep)
+    redis.call('HSET', KEYS[1], ARGV[1] .. ':' .. ARGV[3], ARGV[4])
+    redis.call('PEXPIRE', KEYS[1], ARGV[5])
+    if keep == ARGV[14] then return now end
+    return {1, now, now, now, string.find(ARGV[7], 'f', 1, true) and tonumber(ARGV[5]) or 0, tonumber(keep)}
+  end
+end
+
