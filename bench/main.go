@@ -1,6 +1,6 @@
 // Bench compares Relock with other locks on Redis, and with itself where parts of it are left out.
 //
-//	go run ./bench                       # all of it, about twelve minutes; the report is in bench/report
+//	go run ./bench                       # all of it, a quarter of an hour; the report is in bench/report
 //	go run ./bench -quick                # a first look, two minutes
 //	go run ./bench -only registered,cohort -workloads 5x20,1x100
 //	go run ./bench -only rwlock -workloads rw-99 # with the commands that 5 x 20 goroutines sent, at 99 % reads
@@ -87,6 +87,10 @@ func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 		return err
 	}
 	if err := r.WriteTable(stdout); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout)
+	if err := report.WriteAims(r, stdout); err != nil {
 		return err
 	}
 	if err := report.Write(r, opts.out); err != nil {
