@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"errors"
 	"runtime/pprof"
 	"sync"
 	"time"
@@ -20,7 +19,8 @@ import (
 // Lock and Unlock are always the goroutine's own: its Lock waits, and its Unlock returns [ErrNotHeld].
 //
 // It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
-// hold was lost meanwhile, also when fn returned nil.
+// hold was lost meanwhile, also when fn returned nil. If fn returns ErrLost itself, or the end of its context by the loss,
+// the two are one error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := l.Lock(ctx); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 		forget()
 		end()
 		cancel(nil)
-		err = errors.Join(err, l.Unlock(ctx))
+		err = afterDo(ctx, within, err, l.Unlock(ctx))
 	}()
 	return l.session.call(within, l.handle.Name, fn)
 }

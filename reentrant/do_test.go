@@ -1,8 +1,10 @@
 package reentrant_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/pprof"
 	"testing"
 	"testing/synctest"
@@ -113,5 +115,66 @@ func TestProfilesHaveTheNamesOfAMultiLock(t *testing.T) {
 		}
 		assert.Equal(t, "a and 2 more", label("c", "a", "b"))
 		assert.Equal(t, "a", label("a"))
+	})
+}
+
+// A loss that ends the function of a Do is one error, which names the lock.
+func TestALossIsOneErrorOfDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, thief := newSession(t, b), newSession(t, b)
+		l, rw, sem := s.NewLock("x"), s.NewRWLock("rw"), s.NewSemaphore("sem", 1)
+		for name, do := range map[string]func(func(context.Context) error) error{
+			`unlock "x"`: func(fn func(context.Context) error) error {
+				return l.Do(t.Context(), func(ctx context.Context) error {
+					return cmp.Or(failure(thief.NewLock("x").ForceUnlock(t.Context())), fn(ctx))
+				})
+			},
+			`unlock "rw"`: func(fn func(context.Context) error) error {
+				return rw.Do(t.Context(), func(ctx context.Context) error {
+					return cmp.Or(failure(thief.NewRWLock("rw").ForceUnlock(t.Context())), fn(ctx))
+				})
+			},
+			`release "sem"`: func(fn func(context.Context) error) error {
+				return sem.Do(t.Context(), 1, func(ctx context.Context) error {
+					return cmp.Or(failure(thief.NewSemaphore("sem", 1).ForceRelease(t.Context())), fn(ctx))
+				})
+			},
+			`unlock "m"`: func(fn func(context.Context) error) error {
+				return reentrant.NewMultiLock(s.NewLock("l"), s.NewLock("m")).Do(t.Context(), func(ctx context.Context) error {
+					return cmp.Or(failure(thief.NewLock("m").ForceUnlock(t.Context())), fn(ctx))
+				})
+			},
+		} {
+			for says, fn := range map[string]func(context.Context) error{
+				"lost while it was held":                          context.Cause,
+				"step 3: lost while it was held":                  func(ctx context.Context) error { return fmt.Errorf("step 3: %w", context.Cause(ctx)) },
+				"lost while it was held: query: context canceled": func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) },
+			} {
+				err := do(func(ctx context.Context) error {
+					<-ctx.Done()
+					return fn(ctx)
+				})
+				assert.ErrorIs(t, err, reentrant.ErrLost)
+				assert.EqualError(t, err, "reentrant: "+name+": "+says)
+			}
+		}
+	})
+}
+
+// A function that fails for a reason of its own, or because of another lock's loss, adds its error.
+func TestAnErrorOfItsOwnStaysBesideALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, thief := newSession(t, b), newSession(t, b)
+		own := errors.New("disk full")
+		for _, fails := range []error{own, &reentrant.Error{Op: "unlock", Lock: "y", Err: reentrant.ErrLost}} {
+			err := s.NewLock("x").Do(t.Context(), func(ctx context.Context) error {
+				assert.NoError(t, failure(thief.NewLock("x").ForceUnlock(t.Context())))
+				<-ctx.Done()
+				return fails
+			})
+			assert.EqualError(t, err, fails.Error()+"\nreentrant: unlock \"x\": lost while it was held")
+		}
 	})
 }

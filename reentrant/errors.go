@@ -1,6 +1,8 @@
 package reentrant
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/relock-go/relock/backend"
@@ -45,13 +47,63 @@ type Error struct {
 	Op   string // "lock", "unlock", …
 	Lock string
 	Err  error
-	_    struct{}
+	// Holders are those who had the lock when the deadline of a call ended its wait behind others, as far as the session
+	// knew or could learn within 20 ms.
+	Holders []Holder
+	_       struct{}
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("reentrant: %s %q: %v", e.Op, e.Lock, e.Err) }
+func (e *Error) Error() string {
+	held := ""
+	if n := len(e.Holders); n > 0 {
+		held = fmt.Sprintf("held by %v", e.Holders[0])
+		if n > 1 {
+			held += fmt.Sprintf(" and %d more", n-1)
+		}
+		held += ": "
+	}
+	return fmt.Sprintf("reentrant: %s %q: %s%v", e.Op, e.Lock, held, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// afterDo returns the error of a Do: that of its function, and that of giving up what it held. If that was lost, and the
+// function failed because of it, they are one error. within is the function's context, and ctx the caller's.
+func afterDo(ctx, within context.Context, err, ended error) error {
+	lost := only(ended)
+	of, named := errors.AsType[*Error](err)
+	switch {
+	case err == nil, err == ErrLost && errors.Is(ended, ErrLost):
+		return ended
+	case lost == nil, !errors.Is(ended, ErrLost):
+		return errors.Join(err, ended)
+	case errors.Is(err, context.Canceled) && ctx.Err() == nil && errors.Is(context.Cause(within), ErrLost):
+		return &Error{Op: lost.Op, Lock: lost.Lock, Err: fmt.Errorf("%w: %w", ErrLost, err)}
+	case !errors.Is(err, ErrLost), named && of.Lock != lost.Lock: // the function failed for another reason, too
+		return errors.Join(err, ended)
+	case named:
+		return err
+	}
+	return &Error{Op: lost.Op, Lock: lost.Lock, Err: err}
+}
+
+// only returns the Error that err is, or nil if it is another one, or several.
+func only(err error) *Error {
+	for {
+		switch e := err.(type) {
+		case *Error:
+			return e
+		case interface{ Unwrap() []error }:
+			if len(e.Unwrap()) != 1 {
+				return nil
+			}
+			err = e.Unwrap()[0]
+		default:
+			return nil
+		}
+	}
+}
 
 // counted returns a number of things in words, such as "2 holds".
 func counted(n int, thing string) string {

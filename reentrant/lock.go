@@ -80,7 +80,8 @@ func (l *Lock) Name() string { return l.handle.Name }
 // re-entry, and changes nothing.
 //
 // Lock returns nil when the caller's owner holds the lock. While the backend cannot be reached, Lock keeps trying. When
-// ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last one, if any. When the server
+// ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last one, if any. If the deadline of
+// ctx passed while another owner had the lock, the error names that ([Error.Holders]): Lock takes up to 20 ms more to ask. When the server
 // refuses, Lock returns the server's error at once ([Refused]). Other errors include [ErrClosed], [ErrTooManyHolds],
 // [ErrWrongKind], [ErrNoOwner], and [ErrLost] if the owner's hold is lost during re-entry. After an error the owner
 // holds nothing that it did not hold before. What the server may still have is released in the background, and expires
@@ -133,7 +134,7 @@ func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err erro
 	if ok {
 		return true, nil
 	}
-	err = l.error(t.Op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
+	err = l.explainWait(t.Op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
 	l.reportFailed(ctx, t.Begun, err)
 	return false, err
 }
@@ -145,6 +146,15 @@ func (l *Lock) take(ctx context.Context, t *exclusive.Try) (bool, error) {
 		return false, err
 	}
 	return l.handle.TakeAs(ctx, owner, t)
+}
+
+// explainWait is error for a call that may have waited: the result says who had the lock.
+func (l *Lock) explainWait(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	holders, why := l.session.core.BehindWhom(err, l.handle.Name, false, l.handle.LocalHolder, l.handle.Holder)
+	return &Error{Op: op, Lock: l.handle.Name, Holders: holders, Err: why}
 }
 
 // error adds the operation and the lock's name to err. It returns nil if err is nil.

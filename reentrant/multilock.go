@@ -198,7 +198,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 		forget()
 		end()
 		cancel(nil)
-		err = errors.Join(err, m.Unlock(ctx))
+		err = afterDo(ctx, within, err, m.Unlock(ctx))
 	}()
 	return m.locks[0].session.call(within, m.label(), fn)
 }

@@ -141,8 +141,8 @@ func TestTheLogHasTheObserversEvents(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, l.Unlock(ctx))
 		require.NoError(t, s.Close(t.Context()))
-		assert.Equal(t, "level=DEBUG msg=\"lock acquired\" lock=x owner=~a token=1\n"+
-			"level=DEBUG msg=\"lock released\" lock=x owner=~a token=1 held=1s\n", out.String())
+		assert.Equal(t, "level=DEBUG msg=\"lock acquired\" lock=x owner=~a token=1 session="+s.ID()+"\n"+
+			"level=DEBUG msg=\"lock released\" lock=x owner=~a token=1 held=1s session="+s.ID()+"\n", out.String())
 	})
 }
 
@@ -254,7 +254,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 		for i, name := range []string{"x", "y"} {
 			assert.Contains(t, lines[2*i], `level=WARN msg="the server does not serve a lock; trying again" lock=`+name)
 			assert.Contains(t, lines[2*i], "connection refused", "the words of the error")
-			assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=`+name+` lasted=\S+ waiters=1 failures=4$`, lines[2*i+1])
+			assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=`+name+` lasted=\S+ waiters=1 failures=4 session=`+s.ID()+`$`, lines[2*i+1])
 		}
 	})
 }
@@ -282,7 +282,7 @@ func TestAnOutageOfASharedNameIsLoggedOnce(t *testing.T) {
 				lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
 				require.Len(t, lines, 2, "%s", buf)
 				assert.Contains(t, lines[0], `level=WARN msg="the server does not serve a lock; trying again" lock=x`)
-				assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=x lasted=\S+ waiters=1 failures=4$`, lines[1])
+				assert.Regexp(t, `level=INFO msg="the server serves a lock again" lock=x lasted=\S+ waiters=1 failures=4 session=`+s.ID()+`$`, lines[1])
 			})
 		})
 	}
@@ -312,7 +312,7 @@ func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 				lines := strings.Split(strings.TrimSpace(buf.String()), "\n")
 				require.Len(t, lines, 2, "%s", buf)
 				assert.Contains(t, lines[0], "does not serve a lock")
-				assert.Regexp(t, `lock=x lasted=\S+ waiters=20 failures=\d\d+$`, lines[1])
+				assert.Regexp(t, `lock=x lasted=\S+ waiters=20 failures=\d\d+ session=`, lines[1])
 			})
 		})
 	}
@@ -334,6 +334,6 @@ func TestALongWaitNamesTheHolder(t *testing.T) {
 		require.NoError(t, s.NewLock("x").Unlock(owner(t, "bob")))
 		synctest.Wait()
 		assert.Regexp(t, `^\S+ level=WARN msg="waiting long for a lock" lock=x owner=~bob wait=\S+ holder=~ann holder_session=`+holder.ID()+
-			` holder_note="migration 42" held_since=1970-01-01T\S+ waiting_sessions=1\n$`, buf.String())
+			` holder_note="migration 42" held_since=1970-01-01T\S+ waiting_sessions=1 session=`+s.ID()+`\n$`, buf.String())
 	})
 }

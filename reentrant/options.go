@@ -117,8 +117,8 @@ func WithProfilerLabels() Option { return func(c *config) { c.Profiled = true } 
 // and skips the check of goroutine ids.
 func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } }
 
-// WithLogger sets the logger for events that concern an operator: locks lost (as errors), renewals failing
-// and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
+// WithLogger sets the logger for events that concern an operator: locks lost (as errors; as information if a
+// fixed lease ended, or a hold is left to be resumed), renewals failing and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
 // holder (in this process's queue too), locks left behind, and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written

@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -159,7 +158,7 @@ func (l *RWLock) runlockFast(ctx context.Context) bool {
 func (l *RWLock) acquire(ctx context.Context, mode Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	t.Begun = l.session.core.Now()
 	g, ok, err = l.take(ctx, mode, t)
-	err = l.error(t.Op, l.explainKind(ctx, err))
+	err = l.explainWait(ctx, t.Op, err)
 	if !ok {
 		l.reportFailed(ctx, mode, 0, t, err)
 	}
@@ -211,7 +210,7 @@ func (l *RWLock) run(ctx context.Context, g tier.Grant, fn func(ctx context.Cont
 	defer func() {
 		stop()
 		end()
-		err = errors.Join(err, unlock(ctx))
+		err = afterDo(ctx, within, err, unlock(ctx))
 	}()
 	return l.session.call(within, l.handle.Name, fn)
 }

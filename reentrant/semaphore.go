@@ -122,7 +122,7 @@ func (s *Semaphore) run(ctx context.Context, n int, c *tier.PermitCall, fn func(
 	defer func() {
 		stop()
 		end()
-		err = errors.Join(err, s.error("release", s.release(ctx, n, c)))
+		err = afterDo(ctx, within, err, s.error("release", s.release(ctx, n, c)))
 	}()
 	return s.session.call(within, s.handle.Name, fn)
 }
@@ -180,7 +180,7 @@ func (s *Semaphore) String() string {
 func (s *Semaphore) acquire(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
 	t.Begun = s.session.core.Now()
 	c, ok, err = s.take(ctx, n, t)
-	err = s.error(t.Op, s.explainKind(ctx, err))
+	err = s.explainWait(ctx, t.Op, err)
 	if !ok {
 		s.reportFailed(ctx, ModePermits, n, t, err)
 	}
@@ -193,7 +193,7 @@ func (s *Semaphore) take(ctx context.Context, n int, t tier.Try) (c *tier.Permit
 	case err != nil:
 		return nil, false, err
 	case n > s.permits:
-		return nil, false, fmt.Errorf("%d permits of a semaphore that has %d", n, s.permits)
+		return nil, false, fmt.Errorf("%d permits asked of a semaphore of %d", n, s.permits)
 	case ctx.Err() != nil:
 		return nil, false, core.InterruptedBy(ctx, "before the call", nil)
 	}

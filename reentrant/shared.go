@@ -69,6 +69,15 @@ func (sn *sharedName) error(op string, err error) error {
 	return &Error{Op: op, Lock: sn.handle.Name, Err: err}
 }
 
+// explainWait is error for a call that may have waited: the result says who has what it waited for.
+func (x *sharedName) explainWait(ctx context.Context, op string, err error) error {
+	if err = x.explainKind(ctx, err); err == nil {
+		return nil
+	}
+	holders, why := x.session.core.BehindWhom(err, x.handle.Name, true, x.handle.LocalHolders, x.handle.Holders)
+	return &Error{Op: op, Lock: x.handle.Name, Holders: holders, Err: why}
+}
+
 // explainKind returns err; if it is ErrWrongKind, with what the name is in use as.
 func (sn *sharedName) explainKind(ctx context.Context, err error) error {
 	return sn.session.core.ExplainKind(ctx, sn.handle.Remote, core.Kinds[sn.handle.Kind], err)

@@ -11,15 +11,16 @@ import (
 // has the number of those that were dropped.
 type Log struct {
 	handler slog.Handler
+	common  []slog.Attr // of every record
 	feed    Feed
 }
 
 // maxRecords bounds how many records wait to be written.
 const maxRecords = 1000
 
-// NewLog returns a Log that writes to l's handler.
-func NewLog(l *slog.Logger) Log {
-	return Log{handler: l.Handler(), feed: NewFeed(maxRecords)}
+// NewLog returns a Log that writes to l's handler, and ends each record with common.
+func NewLog(l *slog.Logger, common ...slog.Attr) Log {
+	return Log{handler: l.Handler(), common: common, feed: NewFeed(maxRecords)}
 }
 
 // Log queues a record, which is written if the handler is enabled for its level.
@@ -55,6 +56,7 @@ func (l *Log) write(at time.Time, level slog.Level, text string, attrs func() []
 	if l.handler.Enabled(context.Background(), level) {
 		r := slog.NewRecord(at, level, text, 0)
 		r.AddAttrs(attrs()...)
+		r.AddAttrs(l.common...)
 		if dropped > 0 {
 			r.AddAttrs(slog.Int64("records_dropped", dropped))
 		}

@@ -98,20 +98,62 @@ func awaitEnd(ctx context.Context) {
 	}
 }
 
+// An outwaited is the end of a caller's context in a wait behind other owners.
+type outwaited struct {
+	behind string
+	err    error
+}
+
+func (o *outwaited) Error() string { return o.behind + ": " + o.err.Error() }
+func (o *outwaited) Unwrap() error { return o.err }
+
+// Outwaited describes the end of ctx in a wait for what others had all the time, as behind says.
+func Outwaited(ctx context.Context, behind string) error { return &outwaited{behind, endOf(ctx)} }
+
+// BehindWhom returns who had what the call waited for, if err is the end of its context in a wait behind others, and why
+// the wait ended. near returns the holders of this session. If there are none, far asks the server, unless that was asked a
+// moment ago or the call was cancelled: that caller has left.
+func (s *Session) BehindWhom(err error, name string, shared bool, near func() []Holder, far func(limit time.Duration) Sighting) ([]Holder, error) {
+	o, ok := err.(*outwaited)
+	if !ok {
+		return nil, err
+	}
+	holders := near()
+	if len(holders) == 0 && errors.Is(o.err, context.DeadlineExceeded) && !s.IsClosing() {
+		holders = s.longWaits.see(waitedFor{name, shared}, lookLimit, far).Holders
+	}
+	if len(holders) == 0 {
+		return nil, err
+	}
+	return holders, o.err
+}
+
+// lookLimit bounds by how much a call whose time is up returns later because it asks who has the lock.
+const lookLimit = 20 * time.Millisecond
+
 // InterruptedBy describes the end of ctx during a phase of a call, so that the text says whose limit it was. last is the
 // latest error from the backend, nil if there was none.
 func InterruptedBy(ctx context.Context, phase string, last error) error {
-	err, cause := reasonOf(ctx), context.Cause(ctx)
-	switch {
-	case errors.Is(cause, ErrOverdue): // the session's own limit, which is no end of a context to the caller
-		return errors.Join(cause, last)
-	case cause != nil && !errors.Is(cause, err):
-		err = fmt.Errorf("%w (%w)", err, cause)
+	err := endOf(ctx)
+	if errors.Is(err, ErrOverdue) { // the session's own limit, which is no end of a context to the caller
+		return errors.Join(err, last)
 	}
 	if last != nil {
 		return fmt.Errorf("the caller's context ended %s: %w; the last try: %w", phase, err, last)
 	}
 	return fmt.Errorf("the caller's context ended %s: %w", phase, err)
+}
+
+// endOf returns why ctx has ended, with its cause.
+func endOf(ctx context.Context) error {
+	err, cause := reasonOf(ctx), context.Cause(ctx)
+	switch {
+	case errors.Is(cause, ErrOverdue):
+		return cause
+	case cause != nil && !errors.Is(cause, err):
+		return fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
 }
 
 // ErrOverdue is the cause of the end of a wait's overtime.

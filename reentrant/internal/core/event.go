@@ -1,11 +1,15 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/lease"
@@ -42,9 +46,12 @@ func (k EventKind) String() string {
 }
 
 // level is the log level of the event.
-func (k EventKind) level() slog.Level {
-	switch k {
+func (e *Event) level() slog.Level {
+	switch e.Kind {
 	case EventLost:
+		if e.meant != "" {
+			return slog.LevelInfo
+		}
 		return slog.LevelError
 	case EventRenewalFailing, EventWaitingLong:
 		return slog.LevelWarn
@@ -91,8 +98,18 @@ type Event struct {
 	Shared    *backend.SharedState // of an RWLock or a Semaphore
 	OfParent  bool
 	Err       error
+	meant     string // with EventLost: the words of the log, if the hold ended as its owner had asked for
 	_         struct{}
 }
+
+// Meant returns an EventLost of a hold that ended as its owner had asked for. The log says so in these words.
+func Meant(e Event, words string) Event {
+	e.meant = words
+	return e
+}
+
+// words returns the log's words for the event.
+func (e *Event) words() string { return cmp.Or(e.meant, e.Kind.String()) }
 
 // A Holder has what a call waits for.
 type Holder struct {
@@ -122,8 +139,8 @@ func (s *Session) Report(ctx context.Context, e Event) {
 			s.Log(slog.LevelWarn, "the observer is too slow: events are dropped, and Stats counts them; this is logged once")
 		})
 	}
-	if level := e.Kind.level(); level > slog.LevelDebug || s.verbose {
-		s.LogWriter.LogAt(e.At, level, e.Kind.String(), e.attributes)
+	if level := e.level(); level > slog.LevelDebug || s.verbose {
+		s.LogWriter.LogAt(e.At, level, e.words(), e.attributes)
 	}
 }
 
@@ -191,7 +208,18 @@ func (e Event) attributes() []slog.Attr {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
+	if e.Kind == EventLost && e.meant == "" {
+		attrs = append(attrs, slog.String("hint", e.consequence()))
+	}
 	return attrs
+}
+
+// consequence says what a loss means for the work of the owner.
+func (e *Event) consequence() string {
+	if e.Token > 0 {
+		return "another owner may have it by now: what this one still writes is refused only by a resource that checks tokens"
+	}
+	return "others may have it by now, while the work of this owner still goes on"
 }
 
 // Log writes a record.
@@ -214,6 +242,39 @@ func (e Event) holderAttributes() (attrs []slog.Attr) {
 		attrs = append(attrs, slog.String("hint", "the call is made with the context of a Do that has the lock: another goroutine is another owner, unless WithOwner names one"))
 	}
 	return attrs
+}
+
+// String says who it is, what it has, for how long, and its note.
+func (h Holder) String() string {
+	text := "session " + Shown(h.Session)
+	if h.Owner != "" {
+		text = "owner " + Shown(h.Owner) + " of " + text
+	}
+	switch h.Mode {
+	case ModeLock:
+	case ModePermits:
+		text += fmt.Sprintf(" (permits: %d)", h.Permits)
+	default:
+		text += " (" + h.Mode.String() + ")"
+	}
+	if !h.Since.IsZero() {
+		text += " for " + time.Since(h.Since).Round(time.Millisecond).String()
+	}
+	if h.Note != "" {
+		text += fmt.Sprintf(" (%q)", h.Note)
+	}
+	return text
+}
+
+// Shown returns a text from elsewhere as a message shows it: quoted if it has anything but letters, digits and signs.
+func Shown(text string) string {
+	odd := func(r rune) bool {
+		return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || unicode.IsSpace(r) || r == '"'
+	}
+	if text == "" || strings.ContainsFunc(text, odd) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func (h Holder) attributes() (attrs []slog.Attr) {

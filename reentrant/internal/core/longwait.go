@@ -28,13 +28,13 @@ type LongWait struct {
 	outer *Running // the innermost Do in whose context the call was made; nil if there is none
 	Begun time.Time
 	event Event
-	look  func() Sighting // at the holders of what it waits for; it may ask the server
+	look  func(limit time.Duration) Sighting // at who has what it waits for; it may ask the server, for limit at most
 	timer *time.Timer
 }
 
 // WatchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. Without an
 // observer and a log it does nothing, and returns nil.
-func (s *Session) WatchWait(ctx context.Context, event Event, look func() Sighting) *LongWait {
+func (s *Session) WatchWait(ctx context.Context, event Event, look func(limit time.Duration) Sighting) *LongWait {
 	if !s.Warns {
 		return nil
 	}
@@ -62,9 +62,9 @@ type waitedFor struct {
 
 // A look at the holders of a name. longWaits.mu guards it.
 type look struct {
-	done bool
-	seen Sighting    // once done
-	due  []*LongWait // to be reported when it is done
+	done chan struct{} // closed when it is done
+	seen Sighting      // which does not change once done
+	due  []*LongWait   // to be reported when it is done
 }
 
 // lookAge is for how long a look counts as new.
@@ -72,18 +72,34 @@ const lookAge = time.Second
 
 func (w *LongWait) key() waitedFor { return waitedFor{w.event.Lock, w.event.Mode != ModeLock} }
 
+// lookLocked returns the look at a name that is new or under way, or a new one, which the caller takes. l.mu is held.
+func (l *longWaits) lookLocked(of waitedFor) (k *look, known bool) {
+	if k, known = l.looks[of]; known {
+		return k, true
+	}
+	k = &look{done: make(chan struct{})}
+	if l.looks == nil {
+		l.looks = make(map[waitedFor]*look)
+	}
+	l.looks[of] = k
+	return k, false
+}
+
+// isDone reports whether the look is done.
+func (k *look) isDone() bool {
+	select {
+	case <-k.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // add reports a wait, at once if there is a new look, and otherwise in the background.
 func (l *longWaits) add(w *LongWait) {
 	l.mu.Lock()
-	k, known := l.looks[w.key()]
-	if !known {
-		k = &look{}
-		if l.looks == nil {
-			l.looks = make(map[waitedFor]*look)
-		}
-		l.looks[w.key()] = k
-	}
-	done := k.done
+	k, known := l.lookLocked(w.key())
+	done := k.isDone()
 	if !done {
 		k.due = append(k.due, w)
 	}
@@ -92,18 +108,24 @@ func (l *longWaits) add(w *LongWait) {
 	case !known:
 		w.s.Checks.Do(func() { l.take(w, k) })
 	case done:
-		w.report(k.seen) // which no longer changes
+		w.report(k.seen)
 	}
 }
 
-// take takes a look, for w and those that came meanwhile, and forgets it when it is no longer new.
+// take takes a look for w and those that came meanwhile.
 func (l *longWaits) take(w *LongWait, k *look) {
 	var seen Sighting
 	if w.s.TakesWarnings() {
-		seen = w.look()
+		seen = w.look(w.s.Config.CommandTimeout)
 	}
+	l.finish(w.key(), k, seen)
+}
+
+// finish records what a look has seen, reports the waits that came meanwhile, and forgets the look when it is no longer new.
+func (l *longWaits) finish(of waitedFor, k *look, seen Sighting) {
 	l.mu.Lock()
-	k.done, k.seen = true, seen
+	k.seen = seen
+	close(k.done)
 	due := k.due
 	k.due = nil
 	l.mu.Unlock()
@@ -113,8 +135,26 @@ func (l *longWaits) take(w *LongWait, k *look) {
 	time.AfterFunc(lookAge, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.looks, w.key())
+		delete(l.looks, of)
 	})
+}
+
+// see returns what a new look at a name sees, or what one has seen that is new. It waits for limit at most.
+func (l *longWaits) see(of waitedFor, limit time.Duration, look func(limit time.Duration) Sighting) Sighting {
+	l.mu.Lock()
+	k, known := l.lookLocked(of)
+	l.mu.Unlock()
+	if !known {
+		l.finish(of, k, look(limit))
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-k.done:
+		return k.seen
+	case <-timer.C:
+		return Sighting{}
+	}
 }
 
 // report reports the wait, with what a look has seen.

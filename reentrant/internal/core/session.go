@@ -57,10 +57,12 @@ const Cleaners = 4
 // NewSession returns a session that has no connection yet.
 func NewSession(cfg Config) *Session {
 	workers := func() background.Workers { return background.Workers{Size: Cleaners, Stall: cfg.Stall()} }
+	id := NewID()
+	newLog := func() background.Log { return background.NewLog(cfg.Logger, slog.String("session", id)) }
 	s := &Session{
-		ID: NewID(), Config: cfg, Opened: time.Now(), Closing: make(chan struct{}),
+		ID: id, Config: cfg, Opened: time.Now(), Closing: make(chan struct{}),
 		Cleaner: workers(), Releases: workers(), Checks: workers(), Events: background.NewFeed(maxEvents),
-		LogWriter: background.NewLog(cfg.Logger), LeakLog: background.NewLog(cfg.Logger),
+		LogWriter: newLog(), LeakLog: newLog(),
 	}
 	s.verbose = s.LogWriter.Enabled(slog.LevelDebug)
 	s.Reporting = cfg.Observer != nil || s.verbose

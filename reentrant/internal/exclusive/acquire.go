@@ -40,9 +40,10 @@ func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Tr
 		st.mu.Unlock()
 		return false
 	}
-	do, dropped := st.m.Inherit(&st.s.options, st.s.core.Age(), st.Queue.Len(), &owner)
+	age := st.s.core.Age()
+	do, dropped := st.m.Inherit(&st.s.options, age, st.Queue.Len(), &owner)
 	if do == machine.Settle {
-		st.settleLocked(ctx, l, t, max(t.holds, 1))
+		st.settleLocked(ctx, l, t, st.s.core.Opened.Add(age), max(t.holds, 1))
 	}
 	st.mu.Unlock()
 	if dropped {
@@ -193,7 +194,11 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 			return a.end(false, last) // the time was up
 		}
 	}
-	if err := st.interrupted(ctx, last); err != nil {
+	err := st.interrupted(ctx, last)
+	if last == nil {
+		err = st.outwaited(ctx)
+	}
+	if err != nil {
 		st.giveUp()
 		return a.end(false, err)
 	}
@@ -258,6 +263,15 @@ func (st *State) interrupted(ctx context.Context, last error) error {
 		return core.InterruptedBy(ctx, "waiting for Redis", last)
 	}
 	return nil
+}
+
+// outwaited is interrupted for a head whose latest reply was that others come first, or that came too late to ask.
+func (st *State) outwaited(ctx context.Context) error {
+	err := st.interrupted(ctx, nil)
+	if err == nil || errors.Is(err, core.ErrClosed) {
+		return err
+	}
+	return core.Outwaited(ctx, "others come first")
 }
 
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
@@ -339,7 +353,7 @@ func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireRep
 	st.mu.Lock()
 	at := st.momentOfCommand(time.Now(), a.owner)
 	a.step = st.m.Replied(&at, reply)
-	a.settleLocked(ctx, t, &a.step)
+	a.settleLocked(ctx, t, at.Now, &a.step)
 	st.mu.Unlock()
 	if reply.Status == backend.Waiting {
 		a.last, a.tried = nil, 1
@@ -366,15 +380,15 @@ func (a *attempt) woken(ctx context.Context, t *Try) machine.Step {
 	defer st.mu.Unlock()
 	at := st.momentOfCommand(time.Now(), a.owner)
 	s := st.m.Woken(&at)
-	a.settleLocked(ctx, t, &s)
+	a.settleLocked(ctx, t, at.Now, &s)
 	return s
 }
 
 // settleLocked makes the head the holder if the step says so. st.mu is held.
-func (a *attempt) settleLocked(ctx context.Context, t *Try, s *machine.Step) {
+func (a *attempt) settleLocked(ctx context.Context, t *Try, now time.Time, s *machine.Step) {
 	if s.Do == machine.Settle {
 		a.st.trustLocked()
-		a.st.settleLocked(ctx, a.l, t, s.Holds)
+		a.st.settleLocked(ctx, a.l, t, now, s.Holds)
 		a.st.startUpkeepLocked(newNote(t.note), s.Check)
 	}
 }

@@ -200,7 +200,7 @@ func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got != localqueue.Cancelled:
 		return false, st.checkCleanUp()
 	case ctx.Err() != nil:
-		return false, core.InterruptedBy(ctx, "in this process's queue", nil)
+		return false, core.Outwaited(ctx, "others come first")
 	}
 	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
 }

@@ -43,7 +43,7 @@ type holdInfo struct {
 	lockID   uint32             // of the Lock with which it was got
 	notifier *core.LossNotifier // nil until a caller asks to be notified of the loss
 	wanted   *wantedChannel     // nil until a caller asks to be notified that another owner waits
-	since    time.Time          // when it began, if the session reports events
+	since    time.Time          // when it began
 	note     *note              // nil if it has none
 }
 
@@ -54,8 +54,8 @@ func (st *State) holdLocked() Hold {
 
 // settleLocked carries out that the machine has made the head a holder: its owner is known, and has the hold count of
 // the step. st.mu is held.
-func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, holds int) {
-	st.info = holdInfo{lockID: l.id(), notifier: t.notifier}
+func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, now time.Time, holds int) {
+	st.info = holdInfo{lockID: l.id(), notifier: t.notifier, since: now}
 	if st.holderLock.Load() != st.info.lockID {
 		st.holderLock.Store(st.info.lockID)
 	}
@@ -67,7 +67,6 @@ func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, holds int)
 		l.lastState.Store(st)
 	}
 	if st.s.core.Reporting {
-		st.info.since = time.Now()
 		st.reportGot(ctx, core.EventAcquired, t)
 	}
 	st.Queue.Settle(holds)
@@ -108,7 +107,7 @@ func (st *State) disownLocked() {
 // to be notified about it are notified about the new one, unless it has been lost. Then they have been notified. st.mu is
 // held.
 func (st *State) replaceLocked(old *Hold, note *note, check bool) {
-	st.info = holdInfo{lockID: old.lockID, since: st.s.core.Now()}
+	st.info = holdInfo{lockID: old.lockID, since: time.Now()}
 	if old.Owned() {
 		st.info.since, st.info.notifier, st.info.wanted = old.since, old.notifier, old.wanted
 		note = cmp.Or(note, old.note)

@@ -33,7 +33,7 @@ func (s *Room) AbandonAll() {
 	for _, x := range held {
 		why := "the session was closed"
 		if x.left {
-			why = "the session was closed, and the hold is left to be resumed"
+			why = leftBehind
 		}
 		x.Lose(x.epoch, why)
 		x.evict(x.epoch, !x.left)

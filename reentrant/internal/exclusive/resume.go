@@ -183,7 +183,7 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 		return core.AtOnce{}
 	case machine.Settle:
 		st.trustLocked()
-		st.settleLocked(ctx, r.l, r.t, s.Holds)
+		st.settleLocked(ctx, r.l, r.t, at.Now, s.Holds)
 		st.startUpkeepLocked(newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), s.Check)
 		st.mu.Unlock()
 		return nil

@@ -106,20 +106,37 @@ func (s *Room) HoldOf(name string) Hold {
 	return st.holdLocked()
 }
 
-// holderOf returns who has a lock: an owner of this session, or whom the server names.
-func (s *Room) holderOf(name string, remote backend.Remote) core.Sighting {
+// holderOf returns who has a lock: an owner of this session, or whom the server names within limit.
+func (s *Room) holderOf(name string, remote backend.Remote, limit time.Duration) core.Sighting {
+	if seen, held := s.localHolder(name); held {
+		return seen
+	}
+	return s.core.AskForHolder(remote, limit)
+}
+
+// Holder is holderOf for the lock of the handle.
+func (l *Handle) Holder(limit time.Duration) core.Sighting {
+	return l.Room.holderOf(l.Name, l.Remote, limit)
+}
+
+// LocalHolder returns the owner of this session that has the lock, if one has.
+func (l *Handle) LocalHolder() []core.Holder {
+	seen, _ := l.Room.localHolder(l.Name)
+	return seen.Holders
+}
+
+// localHolder returns which owner of this session has a lock, and whether one has.
+func (s *Room) localHolder(name string) (seen core.Sighting, held bool) {
 	h := s.HoldOf(name)
 	if !h.Owned() {
-		return s.core.AskForHolder(remote, s.core.Config.CommandTimeout)
+		return seen, false
 	}
-	held := backend.State{
+	st := backend.State{
 		Locked: true, Session: s.core.ID, Owner: h.Owner.String(), TTL: time.Until(h.Lease.Until()), Epoch: h.Epoch, Token: h.Token, Note: h.note.String(),
 	}
-	seen := core.Sighting{State: &held, Holders: core.HoldersOf(&held)}
-	if !h.since.IsZero() {
-		seen.Holders[0].Since = h.since
-	}
-	return seen
+	seen = core.Sighting{State: &st, Holders: core.HoldersOf(&st)}
+	seen.Holders[0].Since = h.since
+	return seen, true
 }
 
 // maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.

@@ -108,7 +108,7 @@ func (st *State) wait(ctx context.Context, owner core.Owner, place localqueue.Pl
 		return st.Queue.Wait(place, nil, nil)
 	}
 	s, name, remote := st.s, st.name, st.remote
-	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: owner}, func() core.Sighting { return s.holderOf(name, remote) }); w != nil {
+	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: owner}, func(limit time.Duration) core.Sighting { return s.holderOf(name, remote, limit) }); w != nil {
 		t.waitBegun = w.Begun
 		defer func() { t.reportedWait = w.Stop() }()
 	}

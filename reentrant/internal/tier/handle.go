@@ -140,7 +140,10 @@ func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outco
 	case sharedqueue.TooMany:
 		return false, core.ErrTooManyHolds
 	case sharedqueue.Cancelled:
-		return false, core.InterruptedBy(ctx, "waiting for the lock", n.Unheard(begun))
+		if err := n.Unheard(begun); err != nil {
+			return false, core.InterruptedBy(ctx, "waiting for the server", err)
+		}
+		return false, core.Outwaited(ctx, "others come first")
 	case sharedqueue.TimedOut:
 		return false, n.Unheard(begun)
 	case sharedqueue.Busy:

@@ -13,16 +13,14 @@ import (
 // mostHolders is how many holders of this process an event lists.
 const mostHolders = 16
 
-// holders returns who has a side or permits: those of this process, by their owners where those are known, and the other
-// sessions that the server names.
-func (h *Handle) holders() (seen core.Sighting) {
+// Holders returns who has a side or permits: those of this process, by their owners where those are known, and the other
+// sessions that the server names within limit.
+func (h *Handle) Holders(limit time.Duration) (seen core.Sighting) {
 	s := h.Session
-	if n := h.Find(); n != nil {
-		seen.Holders = n.Tier().(interface{ holders() []core.Holder }).holders()
-	}
+	seen.Holders = h.LocalHolders()
 	now := time.Now()
 	s.Counts.Commands.Add(1)
-	st, err := h.Remote.(backend.Sharer).InspectShared(s.Deadlines.Context(context.Background(), now, now.Add(s.Config.CommandTimeout)))
+	st, err := h.Remote.(backend.Sharer).InspectShared(s.Deadlines.Context(context.Background(), now, now.Add(limit)))
 	if err == nil {
 		err = check.Shared(&st)
 	}
@@ -33,6 +31,15 @@ func (h *Handle) holders() (seen core.Sighting) {
 		seen.Err = core.WrapUnavailable(context.Background(), err)
 	}
 	return seen
+}
+
+// LocalHolders returns who has a side or permits in this process.
+func (h *Handle) LocalHolders() []core.Holder {
+	n := h.Find()
+	if n == nil {
+		return nil
+	}
+	return n.Tier().(interface{ holders() []core.Holder }).holders()
 }
 
 // A wish is what a call asks for of a shared name.
@@ -46,7 +53,7 @@ func (h *Handle) watchWait(ctx context.Context, asked wish) *core.LongWait {
 	if !h.Session.Warns {
 		return nil
 	}
-	return h.Session.WatchWait(ctx, core.Event{Lock: h.Name, Mode: asked.mode, Permits: asked.permits, Owner: core.CurrentOwner(ctx)}, h.holders)
+	return h.Session.WatchWait(ctx, core.Event{Lock: h.Name, Mode: asked.mode, Permits: asked.permits, Owner: core.CurrentOwner(ctx)}, h.Holders)
 }
 
 // otherHolders returns the other sessions that have units.

@@ -1,0 +1,177 @@
+package reentrant_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// sessionWithLog opens a session whose log has no times. lines returns the records so far that have a word, one a line.
+func sessionWithLog(t *testing.T, b *memory.Backend, opts ...reentrant.Option) (s *reentrant.Session, lines func(word string) []string) {
+	t.Helper()
+	var out bytes.Buffer
+	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	s = newSession(t, b, append(opts, reentrant.WithLogger(slog.New(handler)))...)
+	return s, func(word string) (with []string) {
+		synctest.Wait() // the log is written in a goroutine of its own
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, word) {
+				with = append(with, strings.TrimSuffix(line, "\n"))
+			}
+		}
+		return with
+	}
+}
+
+// An operator who has only the line of a loss knows whose it was, since when, and what it means for what was written.
+func TestTheLineOfALossSaysWhatItMeans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, lines := sessionWithLog(t, b)
+		ctx, l := owner(t, "job"), s.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		time.Sleep(7 * time.Second)
+		assert.NoError(t, failure(newSession(t, b).NewLock("x").ForceUnlock(ctx)))
+		<-l.Lost(ctx)
+		assert.Equal(t, []string{`level=ERROR msg="lock lost" lock=x owner=~job token=1 held=9s error="lost while it was held (Redis no longer had it at renewal)"` +
+			` hint="another owner may have it by now: what this one still writes is refused only by a resource that checks tokens" session=` + s.ID()}, lines("lost"))
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+
+		m := s.NewSemaphore("sem", 1)
+		require.NoError(t, m.Acquire(ctx, 1))
+		assert.NoError(t, failure(newSession(t, b).NewSemaphore("sem", 1).ForceRelease(ctx)))
+		<-m.Lost()
+		require.Len(t, lines("lock=sem"), 1)
+		assert.Contains(t, lines("lock=sem")[0], "others may have it by now, while the work of this owner still goes on")
+	})
+}
+
+// The end of a fixed lease, and a hold that is left to be resumed, are what the program asked for.
+func TestAnEndThatWasAskedForIsNoErrorInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lines := sessionWithLog(t, memory.New(), reentrant.WithPortableHoldsLeft())
+		ctx, l := owner(t, "job"), s.NewLock("fixed", reentrant.WithFixedLease(time.Second))
+		require.NoError(t, l.Lock(ctx))
+		<-l.Lost(ctx)
+		assert.Equal(t, []string{`level=INFO msg="a fixed lease has ended" lock=fixed owner=~job token=1 held=988ms error="lost while it was held (its fixed lease ended)" session=` + s.ID()}, lines("fixed"))
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+
+		require.NoError(t, s.NewLock("left").Lock(reentrant.WithPortableOwner(ctx, "p")))
+		require.NoError(t, s.Close(ended()))
+		require.Len(t, lines("left"), 1)
+		assert.Contains(t, lines("left")[0], `level=INFO msg="a hold is left to be resumed" lock=left owner=@p`)
+		assert.Empty(t, lines("level=ERROR"))
+	})
+}
+
+// A fixed lease that ends before its time is a loss like any other.
+func TestAFixedLeaseThatIsTakenAwayIsAnErrorInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, lines := sessionWithLog(t, b)
+		ctx, l := owner(t, "job"), s.NewLock("fixed", reentrant.WithFixedLease(time.Minute))
+		require.NoError(t, l.Lock(ctx))
+		assert.NoError(t, failure(newSession(t, b).NewLock("fixed").ForceUnlock(ctx)))
+		require.ErrorIs(t, l.Verify(ctx), reentrant.ErrLost)
+		assert.Len(t, lines("level=ERROR"), 1)
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
+// A wait that its deadline ended behind another owner names that, whether it is of this process or of another.
+func TestAWaitInVainNamesTheHolder(t *testing.T) {
+	for name, c := range map[string]struct {
+		held, waited what
+		near, far    string // the holder in this process, and in another, %s being its session
+	}{
+		"lock":    {anyLock, anyLock, `lock "x": held by owner ~ann of session %s for 2s ("migration 42")`, `lock "x": held by owner ~ann of session %s for 2s ("migration 42")`},
+		"write":   {aWriter, aWriter, `lock "x": held by owner ~ann of session %s (write) for 2s`, `lock "x": held by session %s (write) for 2s`},
+		"read":    {aReader, aWriter, `lock "x": held by owner ~ann of session %s (read)`, `lock "x": held by session %s (read)`},
+		"permits": {twoPermits, twoPermits, `acquire "x": held by session %s (permits: 2)`, `acquire "x": held by session %s (permits: 2)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				b.SetSkew(time.Since(time.Unix(0, 0))) // tokens show the time of day, as Redis's do
+				s, other := newSession(t, b), newSession(t, b)
+				for where, holder := range map[string]*reentrant.Session{"near": s, "far": other} {
+					says := map[string]string{"near": c.near, "far": c.far}[where]
+					require.NoError(t, c.held.take(holder, reentrant.WithNote(owner(t, "ann"), "migration 42")))
+					ctx, cancel := context.WithTimeout(owner(t, "bob"), 2*time.Second)
+					err := c.waited.take(s, ctx)
+					cancel()
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					assert.EqualError(t, err, fmt.Sprintf("reentrant: "+says, holder.ID())+": context deadline exceeded")
+					if e, ok := errors.AsType[*reentrant.Error](err); assert.True(t, ok) && assert.Len(t, e.Holders, 1) {
+						assert.Equal(t, holder.ID(), e.Holders[0].Session)
+					}
+					require.NoError(t, c.held.give(holder, owner(t, "ann")))
+					time.Sleep(2 * time.Second) // for the look of the next wait to be its own
+				}
+			})
+		})
+	}
+}
+
+// The calls that end together ask once. A call that was cancelled asks nothing: its caller has left.
+func TestCallsThatWaitInVainAskOnceForTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		require.NoError(t, newSession(t, b).NewLock("x").Lock(owner(t, "ann")))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		errs := make(chan error)
+		const calls = 50
+		for i := range calls {
+			go func() { errs <- s.NewLock("x").Lock(reentrant.WithOwner(ctx, fmt.Sprint(i))) }()
+		}
+		for range calls {
+			assert.ErrorContains(t, <-errs, `held by owner ~ann of session `)
+		}
+		assert.Equal(t, 1, b.Count(memory.Inspect))
+
+		time.Sleep(time.Minute)
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		assert.EqualError(t, s.NewLock("x").Lock(ctx), `reentrant: lock "x": others come first: context canceled`)
+		assert.Equal(t, 1, b.Count(memory.Inspect))
+	})
+}
+
+// A server that does not reply when the time of a call is up does not keep the call for long.
+func TestALookForTheHolderIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		require.NoError(t, newSession(t, b).NewLock("x").Lock(t.Context()))
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Inspect {
+				return memory.Delay(time.Hour)
+			}
+			return memory.Verdict{}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		assert.EqualError(t, s.NewLock("x").Lock(ctx), `reentrant: lock "x": others come first: context deadline exceeded`)
+		assert.Equal(t, 1020*time.Millisecond, time.Since(begun))
+	})
+}
