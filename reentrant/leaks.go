@@ -18,6 +18,6 @@ func (s *session) reportLeak() {
 	held = append(held, s.shared.Held()...)
 	if !closed {
 		slices.Sort(held)
-		s.core.LeakLog.Log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.String("session", s.core.ID), slog.Any("held", held))
+		s.core.LeakLog.Log(slog.LevelWarn, "a session was forgotten without being closed; it goes on renewing its locks", slog.Any("held", held))
 	}
 }

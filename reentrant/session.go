@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -176,6 +178,8 @@ const closeGrace = time.Second
 // Unlocks return ErrLost. The holds that [WithPortableHoldsLeft] leaves to be resumed end in this session in the same
 // way, but are no error.
 //
+// After a second the log says for which holders Close waits.
+//
 // Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is
 // ErrUnavailable too, and if it refuses what gives back a read-write lock or permits, its refusal: what the session still has
 // is released in the background, or expires.
@@ -237,7 +241,7 @@ func (s *session) awaitEnd(ctx context.Context) error {
 	if err := s.shared.Refusal(); err != nil {
 		return fmt.Errorf("the session ends in the background: %w: %w", err, ctx.Err())
 	}
-	return fmt.Errorf("commands under way have no reply: %w: %w", ErrUnavailable, ctx.Err())
+	return fmt.Errorf("%w: commands under way have no reply: %w", ErrUnavailable, ctx.Err())
 }
 
 // givenUp returns the error of a Close that gave up holds.
@@ -282,7 +286,43 @@ func (s *session) end(hurried bool) {
 }
 
 // awaitHolders waits until all holders have unlocked. It returns false if the context of a Close ended first.
-func (s *session) awaitHolders() bool { return s.awaitAll(s.hurry) }
+func (s *session) awaitHolders() bool {
+	report := time.AfterFunc(closeNotice, s.reportClosing)
+	defer report.Stop()
+	return s.awaitAll(s.hurry)
+}
+
+// closeNotice is how long a Close waits before the log says for what.
+const closeNotice = time.Second
+
+// mostNamed is how many holders that line names.
+const mostNamed = 16
+
+// reportClosing logs what a Close waits for.
+func (s *session) reportClosing() {
+	held := s.holders()
+	if len(held) == 0 {
+		s.core.Log(slog.LevelWarn, "Close waits for replies of the server")
+		return
+	}
+	s.core.Log(slog.LevelWarn, "Close waits until all holders have unlocked, or its context ends",
+		slog.Int("holders", len(held)), slog.Any("locks", held[:min(len(held), mostNamed)]))
+}
+
+// holders describes who has which lock in this session, in the order of the locks.
+func (s *session) holders() (held []string) {
+	names, _ := s.locks.HeldNames()
+	for _, name := range names {
+		if h := s.locks.HoldOf(name); h.Owned() {
+			held = append(held, fmt.Sprintf("%s: owner %s", core.Shown(name), core.Shown(h.Owner.String())))
+		}
+	}
+	for _, name := range s.shared.Held() {
+		held = append(held, core.Shown(name))
+	}
+	slices.Sort(held)
+	return held
+}
 
 // awaitDrained waits, for ReleaseTime at most, until no lock is in use. So commands under way end, and what the session
 // has in Redis is released, while there is still a connection.

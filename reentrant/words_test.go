@@ -175,3 +175,27 @@ func TestALookForTheHolderIsShort(t *testing.T) {
 		assert.Equal(t, 1020*time.Millisecond, time.Since(begun))
 	})
 }
+
+// A Close that takes long says for whom it waits.
+func TestALongCloseSaysForWhomItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lines := sessionWithLog(t, memory.New())
+		ctx := owner(t, "job")
+		require.NoError(t, s.NewLock("x").Lock(ctx))
+		require.NoError(t, s.NewRWLock("rw").RLock(ctx))
+		closed := make(chan error)
+		go func() { closed <- s.Close(context.Background()) }()
+		time.Sleep(time.Second - 1)
+		assert.Empty(t, lines("Close"))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{`level=WARN msg="Close waits until all holders have unlocked, or its context ends" holders=2 locks="[rw x: owner ~job]" session=` + s.ID()}, lines("Close"))
+		require.NoError(t, s.NewRWLock("rw").RUnlock(ctx))
+		require.NoError(t, s.NewLock("x").Unlock(ctx))
+		require.NoError(t, <-closed)
+
+		s, lines = sessionWithLog(t, memory.New())
+		require.NoError(t, s.Close(context.Background()))
+		time.Sleep(time.Minute)
+		assert.Empty(t, lines("Close"), "a Close that does not wait says nothing")
+	})
+}

@@ -12,7 +12,7 @@ import (
 
 // errForgotten is returned when the server no longer has the lock of the conditions, after a signal that it may have
 // given.
-var errForgotten = fmt.Errorf("the server has forgotten who signals: %w", backend.ErrUnavailable)
+var errForgotten = fmt.Errorf("%w: the server has forgotten who signals", backend.ErrUnavailable)
 
 // errUnanswered is the cause of the end of a call to which the server has not replied within a lease.
 var errUnanswered error = unansweredError{}

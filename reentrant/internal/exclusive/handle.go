@@ -213,7 +213,7 @@ func (st *State) checkCleanUp() error {
 	if st.cleaning == nil || st.s.core.Age()-st.cleaningSince < st.s.core.Config.Stall() {
 		return nil
 	}
-	return fmt.Errorf("what an earlier caller left behind is not given back yet: %w", backend.ErrUnavailable)
+	return fmt.Errorf("%w: what an earlier caller left behind is not given back yet", backend.ErrUnavailable)
 }
 
 // reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.

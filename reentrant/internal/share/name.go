@@ -166,7 +166,7 @@ func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.err == nil && n.plan.Claims() && n.lastReply.Before(since) {
-		return backend.WithOutcomeUnknown(fmt.Errorf("no reply yet: %w", backend.ErrUnavailable))
+		return backend.WithOutcomeUnknown(fmt.Errorf("%w: no reply yet", backend.ErrUnavailable))
 	}
 	return n.err
 }
