@@ -165,8 +165,8 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 
 // OpenClient is Open with rueidis's options in place of a URL: for Sentinel, a Cluster with several addresses, a dialer
 // or credentials that change. Options that are zero, and that Relock wants to differ from rueidis's defaults, get the
-// values that Open gives them: PipelineMultiplex, ConnWriteTimeout (3 s), BlockingPoolCleanup and the sizes of the
-// buffers. Client-side caching is off.
+// values that Open gives them: PipelineMultiplex, ConnWriteTimeout (3 s), BlockingPoolCleanup, the sizes of the
+// buffers, and ClientName: host and process id, as in the ids of sessions, for CLIENT LIST. Client-side caching is off.
 func OpenClient(ctx context.Context, option rueidis.ClientOption, opts ...Option) (*Backend, error) {
 	return open(ctx, "OpenClient", option, opts)
 }
@@ -211,6 +211,9 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 // withDefaults sets the options that the caller left zero.
 func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 	option.DisableCache = true
+	if !option.AlwaysRESP2 { // there the name is a command of its own, for which the user may lack the right
+		option.ClientName = cmp.Or(option.ClientName, backend.ProcessName())
+	}
 	option.PipelineMultiplex = cmp.Or(option.PipelineMultiplex, -1)              // one connection: commands arrive in the order in which they were sent
 	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // after a burst of commands that need a connection each
 	option.ReadBufferEachConn = cmp.Or(option.ReadBufferEachConn, openBuffer)

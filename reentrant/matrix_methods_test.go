@@ -327,6 +327,7 @@ var lockRows = []row{
 	{name: "WithLinger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLinger(1)) }},
 	{name: "WithDeadlockDetection", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithDeadlockDetection()) }},
 	{name: "WithExplicitOwners", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithExplicitOwners()) }},
+	{name: "WithName", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithName("web")) }},
 	{name: "WithLogger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLogger(slog.New(slog.DiscardHandler))) }},
 	{name: "WithObserver", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithObserver(nil)) }},
 	{name: "WithFixedLease", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithFixedLease(cellLease)) }},

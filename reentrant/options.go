@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
@@ -117,6 +118,12 @@ func WithProfilerLabels() Option { return func(c *config) { c.Profiled = true } 
 // and skips the check of goroutine ids.
 func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } }
 
+// WithName names the session. Its id begins with the name, so people see that wherever they see the session: in
+// [Lock.Inspect] and the relock command, in log lines, errors and deadlock reports. Letters, digits, hyphens,
+// underscores and dots stay, all else becomes a hyphen, and the name is cut after 48 bytes. Sessions may have the same
+// name. Default: the host's name and the process id, as in web-4711.
+func WithName(name string) Option { return func(c *config) { c.Name = name } }
+
 // WithLogger sets the logger for events that concern an operator: locks lost (as errors; as information if a
 // fixed lease ended, or a hold is left to be resumed), renewals failing and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
 // holder (in this process's queue too), locks left behind, and sessions and Locks that were dropped while they held
@@ -145,6 +152,7 @@ func newConfig(opts []Option) (config, error) {
 		notNegative("WithSpin", c.Spin), notNegative("WithLinger", c.Linger)); err != nil {
 		return c, err
 	}
+	c.Name = backend.PlainName(cmp.Or(c.Name, backend.ProcessName()))
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	c.Heartbeat = cmp.Or(c.Heartbeat, min(DefaultHeartbeat, c.Lease/3))
 	c.Patience, c.GrantTTL = 3*c.Heartbeat, max(2*c.Heartbeat, min(3*c.Heartbeat, c.Lease))

@@ -65,6 +65,7 @@ var optionEdges = map[string]optionEdge{
 	"WithDeadlockDetection": plain(reentrant.WithDeadlockDetection()),
 	"WithPortableHoldsLeft": plain(reentrant.WithPortableHoldsLeft()),
 	"WithProfilerLabels":    plain(reentrant.WithProfilerLabels()),
+	"WithName":              plain(reentrant.WithName("web")),
 	"WithLogger":            plain(reentrant.WithLogger(slog.New(slog.DiscardHandler))),
 	"WithLogger-nil":        plain(reentrant.WithLogger(nil)),
 	"WithObserver":          plain(reentrant.WithObserver(&diary{})),

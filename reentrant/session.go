@@ -98,7 +98,7 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	return handle, nil
 }
 
-// ID returns the session's random UUID. In Redis it precedes the owner.
+// ID returns the session's id: its name ([WithName]), a dot, and 16 random characters. In Redis it precedes the owner.
 func (s *session) ID() string { return s.core.ID }
 
 // A sink receives what the backend pushes to a session.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -197,5 +199,29 @@ func TestALongCloseSaysForWhomItWaits(t *testing.T) {
 		require.NoError(t, s.Close(context.Background()))
 		time.Sleep(time.Minute)
 		assert.Empty(t, lines("Close"), "a Close that does not wait says nothing")
+	})
+}
+
+// People see the name of a session wherever they see its id, in this process and in others.
+func TestSessionsHaveNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, lines := sessionWithLog(t, b, reentrant.WithName("billing 7"))
+		assert.Regexp(t, `^billing-7\.[a-z2-7]{16}$`, s.ID())
+		unnamed := newSession(t, b)
+		assert.Regexp(t, `^`+regexp.QuoteMeta(backend.ProcessName())+`\.[a-z2-7]{16}$`, unnamed.ID())
+		assert.NotEqual(t, unnamed.ID(), newSession(t, b).ID())
+
+		require.NoError(t, s.NewLock("x").Lock(owner(t, "ann")))
+		st, err := unnamed.NewLock("x").Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, s.ID(), st.Session)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorContains(t, unnamed.NewLock("x").Lock(ctx), "held by owner ~ann of session billing-7.")
+		assert.NoError(t, failure(unnamed.NewLock("x").ForceUnlock(t.Context())))
+		<-s.NewLock("x").Lost(owner(t, "ann"))
+		assert.Len(t, lines("session=billing-7."), 1)
+		assert.ErrorIs(t, s.NewLock("x").Unlock(owner(t, "ann")), reentrant.ErrLost)
 	})
 }

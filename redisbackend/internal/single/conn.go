@@ -74,7 +74,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 	return c, nil
 }
 
-// CheckSession refuses ids that would break the records that contain them. A UUID is fine.
+// CheckSession refuses ids that would break the records that contain them.
 func CheckSession(session string) error {
 	if session == "" || len(session) > maxSession {
 		return fmt.Errorf("redisbackend: connect: a session's id has 1 to %d bytes, not %d", maxSession, len(session))

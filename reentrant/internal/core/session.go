@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,7 @@ import (
 
 // A Session is what the parts of a session share.
 type Session struct {
-	ID     string // a random UUID
+	ID     string // its name, a dot, and 16 random characters
 	Config Config
 	Conn   backend.Conn // written before any other goroutine has the session
 	Opened time.Time
@@ -57,7 +58,7 @@ const Cleaners = 4
 // NewSession returns a session that has no connection yet.
 func NewSession(cfg Config) *Session {
 	workers := func() background.Workers { return background.Workers{Size: Cleaners, Stall: cfg.Stall()} }
-	id := NewID()
+	id := newSessionID(cfg.Name)
 	newLog := func() background.Log { return background.NewLog(cfg.Logger, slog.String("session", id)) }
 	s := &Session{
 		ID: id, Config: cfg, Opened: time.Now(), Closing: make(chan struct{}),
@@ -80,6 +81,12 @@ func (s *Session) Cohort(o Owner, fixed time.Duration) bool {
 // TakesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.
 func (s *Session) TakesWarnings() bool {
 	return s.Config.Observer != nil || s.LogWriter.Enabled(slog.LevelWarn)
+}
+
+// newSessionID returns the id of a session, which no other has: its name, then 80 random bits. Others see the name wherever
+// they see the id, so it costs no key and no command.
+func newSessionID(name string) string {
+	return name + "." + strings.ToLower(rand.Text()[:16])
 }
 
 // NewID returns a random UUID (version 4).

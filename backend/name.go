@@ -1,0 +1,35 @@
+package backend
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// MaxSessionName is the maximal number of bytes in the name of a session.
+const MaxSessionName = 48
+
+// ProcessName returns by which name the sessions and connections of this process are known if they are given none: the
+// host's name and the process id, as in web-4711.
+func ProcessName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	pid := fmt.Sprintf("-%d", os.Getpid())
+	host = PlainName(host)
+	return host[:min(len(host), MaxSessionName-len(pid))] + pid
+}
+
+// PlainName returns a text as the name of a session: of letters, digits, hyphens, underscores and dots, with hyphens in
+// place of all else, and cut after MaxSessionName bytes.
+func PlainName(text string) string {
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, text)
+	return plain[:min(len(plain), MaxSessionName)]
+}
