@@ -145,5 +145,6 @@ type State struct {
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
 	Note    string        // what the holder noted ([Noter]); "" if nothing
+	Since   time.Time     // when the holder got it, or its session if the owner is a CohortOwner; zero if that is not known, as of a quorum
 	Err     error         // why this lock could not be read, among many that were; all else is zero then
 }

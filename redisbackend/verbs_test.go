@@ -284,7 +284,8 @@ func TestInspect(t *testing.T) {
 		s.stuck("b")
 		got := c.inspect()
 		s.assertFull(lease, got.TTL)
-		got.TTL = 0
+		assert.WithinDuration(t, time.Now(), got.Since, lease)
+		got.TTL, got.Since = 0, time.Time{}
 		assert.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
 			Waiting: []string{"c"}}, got)
 		assert.Equal(t, []string{"b", "c"}, s.queued(), "Inspect changes nothing")

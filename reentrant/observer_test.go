@@ -334,6 +334,6 @@ func TestALongWaitNamesTheHolder(t *testing.T) {
 		require.NoError(t, s.NewLock("x").Unlock(owner(t, "bob")))
 		synctest.Wait()
 		assert.Regexp(t, `^\S+ level=WARN msg="waiting long for a lock" lock=x owner=~bob wait=\S+ holder=~ann holder_session=`+holder.ID()+
-			` holder_note="migration 42" held_since=1970-01-01T\S+ waiting_sessions=1 session=`+s.ID()+`\n$`, buf.String())
+			` holder_note="migration 42" held_since=2000-01-01T01:00:00.000Z waiting_sessions=1 session=`+s.ID()+`\n$`, buf.String())
 	})
 }

@@ -225,3 +225,26 @@ func TestSessionsHaveNames(t *testing.T) {
 		assert.ErrorIs(t, s.NewLock("x").Unlock(owner(t, "ann")), reentrant.ErrLost)
 	})
 }
+
+// Inspect says since when a lock is held, however long its lease and whatever the clocks of the processes say.
+func TestInspectSaysSinceWhenALockIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		b.SetSkew(time.Hour) // the server's clock is not this process's
+		s, other := newSession(t, b), newSession(t, b)
+		l := s.NewLock("x")
+		st, err := l.Inspect(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, st.Since)
+		require.NoError(t, l.Lock(t.Context()))
+		begun := time.Now()
+		time.Sleep(time.Minute)
+		require.NoError(t, l.Lock(t.Context()))
+		states, err := other.InspectAll(t.Context(), "x", "free")
+		require.NoError(t, err)
+		assert.WithinDuration(t, begun, states[0].Since, time.Millisecond)
+		assert.Zero(t, states[1].Since)
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,12 +32,16 @@ func inspectFree(t *test) {
 
 func inspectEverything(t *test) {
 	a, b, c := t.connect3()
+	before := time.Now()
 	got := a.take(17, owner("~worker"), holds(4), lease(medium))
 	c.wait(1)
 	b.wait(2)
 	st := b.inspect()
 	t.full(medium, st.TTL)
-	st.TTL = 0
+	if !st.Since.IsZero() {
+		require.WithinRange(t, st.Since, before.Add(-limit), time.Now().Add(limit))
+	}
+	st.TTL, st.Since = 0, time.Time{}
 	require.Equal(t, backend.State{
 		Locked: true, Session: a.id, Owner: "~worker", Holds: 4, Epoch: 17, Token: got.Last,
 		Waiting: []string{c.id, b.id},
@@ -61,7 +66,8 @@ func inspectByOthers(t *test) {
 	for _, s := range []*session{b, c} {
 		st := s.inspect()
 		require.InDelta(t, want.TTL, st.TTL, float64(limit))
-		st.TTL = want.TTL
+		require.WithinDuration(t, want.Since, st.Since, limit)
+		st.TTL, st.Since = want.TTL, want.Since
 		require.Equal(t, want, st)
 	}
 }
@@ -107,7 +113,8 @@ func inspectMany(t *test) {
 	for i, got := range b.inspectAll(seen...) {
 		require.NoError(t, got.Err)
 		require.InDelta(t, want[i].TTL, got.State.TTL, float64(limit))
-		got.State.TTL = want[i].TTL
+		require.WithinDuration(t, want[i].Since, got.State.Since, limit)
+		got.State.TTL, got.State.Since = want[i].TTL, want[i].Since
 		require.Equal(t, want[i], got.State)
 	}
 }

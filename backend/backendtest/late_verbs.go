@@ -63,6 +63,8 @@ func (s *session) leavesAlone(send func(*session)) {
 	after := s.inspect()
 	require.LessOrEqual(s.t, after.TTL, before.TTL+nodesApart)
 	after.TTL, before.TTL = 0, 0
+	require.WithinDuration(s.t, before.Since, after.Since, nodesApart+limit)
+	after.Since = before.Since
 	require.Equal(s.t, before, after)
 }
 

@@ -256,6 +256,7 @@ var mutants = []mutant{
 	{"Inspect forgets the owner", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.Owner = "" })},
 	{"Inspect forgets the holds", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.Holds = 1 })},
 	{"Inspect forgets the TTL", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.TTL = 0 })},
+	{"Inspect invents since when", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.Since = time.Now().Add(-time.Hour) })},
 	{"Inspect forgets the epoch", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.Epoch = 0 })},
 	{"Inspect forgets the token", "Inspect/ShowsEveryField", states(func(st *backend.State) { st.Token = 0 })},
 	{"Inspect turns the queue round", "Inspect/ShowsEveryField", states(func(st *backend.State) { slices.Reverse(st.Waiting) })},

@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -318,6 +319,16 @@ func (l *Lock) Force(now, notAfter Instant) (bool, error) {
 	return true, nil
 }
 
+// Given returns the local time at which a token was given out, if now is the server's time at present. Tokens come from the
+// server's clock. One that is ahead of it shows no time: Given then returns zero.
+func Given(t backend.Token, now Instant) time.Time {
+	age := now - Instant(min(t, math.MaxInt64/1000))*time.Microsecond
+	if age < 0 || t == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-age)
+}
+
 // Inspect returns the state of the lock.
 func (l *Lock) Inspect(now Instant) backend.State {
 	l.expire(now)
@@ -327,6 +338,9 @@ func (l *Lock) Inspect(now Instant) backend.State {
 		st.TTL = l.Hold.Expires - now
 		st.Epoch = l.Record.lastOf(l.Hold.Session)
 		st.Note = l.note(now)
+		if l.Hold.Session == l.Record.Session {
+			st.Since = Given(l.Record.First, now)
+		}
 	}
 	for _, w := range l.Queue {
 		if w.alive(now) {

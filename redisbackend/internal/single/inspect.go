@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
@@ -27,7 +28,7 @@ func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.St
 	l := reader{list: list}
 	at.Stamp = l.number()
 	field, holds, ttl := l.word(), l.number(), l.number()
-	_, last := l.number(), l.number()
+	first, last := l.number(), l.number()
 	session, epoch, _, note := l.word(), l.number(), l.word(), l.word()
 	state := backend.State{Token: backend.Token(last)}
 	if field != "" {
@@ -35,6 +36,7 @@ func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.St
 		state.Session, state.Owner, _ = strings.Cut(field, ":")
 		if session == state.Session {
 			state.Epoch, state.Note = uint64(epoch), note
+			state.Since = protocol.Given(backend.Token(first), protocol.Instant(at.Stamp)*time.Microsecond)
 		}
 	}
 	for l.err == nil && len(l.list) > 0 {

@@ -132,10 +132,9 @@ func (s *Room) localHolder(name string) (seen core.Sighting, held bool) {
 		return seen, false
 	}
 	st := backend.State{
-		Locked: true, Session: s.core.ID, Owner: h.Owner.String(), TTL: time.Until(h.Lease.Until()), Epoch: h.Epoch, Token: h.Token, Note: h.note.String(),
+		Locked: true, Session: s.core.ID, Owner: h.Owner.String(), TTL: time.Until(h.Lease.Until()), Epoch: h.Epoch, Token: h.Token, Note: h.note.String(), Since: h.since,
 	}
 	seen = core.Sighting{State: &st, Holders: core.HoldersOf(&st)}
-	seen.Holders[0].Since = h.since
 	return seen, true
 }
 
