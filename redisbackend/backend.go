@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -195,6 +196,9 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
+	}
+	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // what follows is part of a password, and the rest no host
+		return rueidis.ClientOption{}, errors.New("the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)")
 	}
 	switch u.Scheme {
 	case "redis", "rediss", "valkey", "valkeys", "unix":

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/deadlock"
 	"github.com/relock-go/relock/reentrant/internal/exclusive"
 )
@@ -34,7 +35,7 @@ func (e *DeadlockError) Error() string {
 	for i, b := range e.Cycle {
 		next := e.Cycle[(i+1)%len(e.Cycle)]
 		fmt.Fprintf(&text, "; owner %s of session %s waits for %q, which owner %s of session %s holds",
-			b.Owner, b.Session, b.Lock, next.Owner, next.Session)
+			core.Shown(b.Owner), core.Shown(b.Session), b.Lock, core.Shown(next.Owner), core.Shown(next.Session))
 	}
 	return text.String()
 }

@@ -45,12 +45,13 @@ Examples:
   relock list 'deploy-*'
   relock help run
 
-Exit statuses: 64 usage; 69 Redis cannot be reached or refuses; and see "relock help run".`
+Exit statuses: 64 usage; 74 the output could not be written; 69 Redis cannot be reached or refuses; and see "relock help run".`
 
 // execute runs the command that the arguments name, and returns the exit status.
 func execute(args []string, stdout, stderr io.Writer) int {
 	var g grammar
-	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(stdout, stderr),
+	out := &printer{Writer: stdout}
+	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(out, stderr),
 		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
@@ -61,10 +62,31 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
-		report(err, stderr)
+		fmt.Fprintln(stderr, "relock:", ownWords(err))
 		return exitUsage
 	}
-	return report(ctx.Run(&g.server, &streams{stdout, stderr}), stderr)
+	return report(out.status(ctx.Run(&g.server, &streams{out, stderr})), stderr)
+}
+
+// A printer is the output of a command. It remembers an error.
+type printer struct {
+	io.Writer
+	err error
+}
+
+func (p *printer) Write(text []byte) (int, error) {
+	n, err := p.Writer.Write(text)
+	p.err = cmp.Or(p.err, err)
+	return n, err
+}
+
+// status returns the error of a command, or that of its output if the command has none to print.
+func (p *printer) status(err error) error {
+	f, failed := errors.AsType[*failure](err)
+	if silent := failed && f.err == nil; p.err != nil && (err == nil || silent || errors.Is(err, p.err)) {
+		return failf(exitOutput, "the output could not be written: %w", p.err)
+	}
+	return err
 }
 
 // streams are the outputs of a command.

@@ -12,6 +12,7 @@ import (
 type waiting struct {
 	Wait             *seconds `short:"w" xor:"wait" placeholder:"SECONDS" help:"How long to wait for the lock, in seconds or as 5m or 1h30m; 0 tries once. Default: for ever."`
 	Nonblock         bool     `short:"n" aliases:"nb,nonblocking" xor:"wait" help:"Do not wait: the same as --wait 0."`
+	Quiet            bool     `short:"q" help:"Print only errors: not who has the lock meanwhile, and not that Redis does not answer."`
 	ConflictExitCode int      `short:"E" default:"75" placeholder:"CODE" help:"The exit status if the lock was not acquired within --wait. Default: ${default}."`
 }
 

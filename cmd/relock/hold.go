@@ -22,6 +22,7 @@ type hold struct {
 	server   *server
 	deadline deadline
 	stderr   io.Writer
+	quiet    bool // only errors are printed
 
 	session *reentrant.Session
 	close   func()
@@ -39,6 +40,7 @@ func newHold(s *server, stderr io.Writer, d deadline) *hold {
 // during takes the lock, calls f while it is held, and gives the lock back. It returns f's result, as an error with an
 // exit status.
 func (h *hold) during(name string, kind sharing, w waiting, f func(signals <-chan os.Signal) (status int, err error)) error {
+	h.quiet = w.Quiet
 	signals := make(chan os.Signal, 16)
 	notify(signals) // until the end, so that no signal stops the last message
 
@@ -194,7 +196,9 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 	if wait == nil || *wait > 0 {
 		watching, stop := context.WithCancel(ctx)
 		defer stop()
-		go newWaitReporter(h).follow(watching)
+		if !h.quiet {
+			go newWaitReporter(h).follow(watching)
+		}
 	}
 	if wait == nil {
 		return h.lock.acquire(ctx)
@@ -265,6 +269,14 @@ func (h *hold) unlock() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return h.session.Close(ctx)
+}
+
+// news returns where to print what is no error.
+func (h *hold) news() io.Writer {
+	if h.quiet {
+		return io.Discard
+	}
+	return h.stderr
 }
 
 // environment returns the command's environment.

@@ -34,8 +34,7 @@ func (c *inspectCommand) Run(s *server, std *streams) error {
 	if c.JSON {
 		return printJSON(std.out, st)
 	}
-	st.print(std.out)
-	return nil
+	return st.print(std.out)
 }
 
 // patiently calls ask up to three times while the outcome is unknown. It does not repeat a refusal, or an attempt that

@@ -57,8 +57,10 @@ func (c *holdCommand) Validate() (err error) {
 func (c *holdCommand) Run(s *server, std *streams) error {
 	h := newHold(s, std.err, c.deadline)
 	return h.during(c.Name, c.sharing, c.waiting, func(signals <-chan os.Signal) (int, error) {
-		fmt.Fprintln(std.out, uint64(h.token))
-		if isTerminal(os.Stdin) && isTerminal(std.err) {
+		if _, err := fmt.Fprintln(std.out, uint64(h.token)); err != nil {
+			return 0, err
+		}
+		if isTerminal(os.Stdin) && isTerminal(std.err) && !c.Quiet {
 			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
 		}
 		signal.Ignore(syscall.SIGTTIN) // which would stop a background process that reads the terminal
@@ -71,7 +73,7 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 	replies, stop := h.askRepeatedly()
 	defer stop()
 	lost := h.lock.Lost(h.owner)
-	silence := outage{stderr: h.stderr}
+	silence := outage{stderr: h.news()}
 	for {
 		select {
 		case <-end:

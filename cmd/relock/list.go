@@ -128,14 +128,14 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 	if noted {
 		title = "\tNOTE"
 	}
-	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHOLDS\tLEASE\tTOKEN\tWAITING"+title)
+	fmt.Fprintln(table, "NAME\tOWNER\tSESSION\tHELD\tHOLDS\tLEASE\tTOKEN\tWAITING"+title)
 	for _, s := range locks {
 		owner, session := s.holder()
 		note := ""
 		if s.Note != "" {
 			note = "\t" + shown(s.Note)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%d\t%d%s\n", shown(s.Name), owner, session, s.Holds, s.lease(), s.Token, len(s.Waiting), note)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d%s\n", shown(s.Name), owner, session, s.heldFor(), s.Holds, s.lease(), s.Token, len(s.Waiting), note)
 	}
 	return table.Flush()
 }

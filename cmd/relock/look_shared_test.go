@@ -56,11 +56,11 @@ waiting  1 <session>
 	assert.Equal(t, `{"name":"jobs","locked":true,"owner":"","session":"","holds":2,"ttl_ms":<ttl>,"token":<token>,"waiting":[],`+
 		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>}]}`+"\n",
 		look(t, 0, "inspect", "jobs", "--json", "--redis", url))
-	assert.Equal(t, `NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING
-deploy  ~one  <session>  1  <ttl>  <token>  0
-jobs  2 of 3 permits held  <session>  2  <ttl>  <token>  0
-prices  read-locked  2 sessions  2  <ttl>  <token>  1
-table  write-locked  <session>  1  <ttl>  <token>  0
+	assert.Equal(t, `NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING
+deploy  ~one  <session>  <age>  1  <ttl>  <token>  0
+jobs  2 of 3 permits held  <session>  -  2  <ttl>  <token>  0
+prices  read-locked  2 sessions  -  2  <ttl>  <token>  1
+table  write-locked  <session>  -  1  <ttl>  <token>  0
 `, look(t, 0, "list", "--redis", url))
 }
 
@@ -101,7 +101,7 @@ func TestListLeavesOutTheLockOfConditions(t *testing.T) {
 	require.NoError(t, l.Lock(t.Context()))
 	_, err := l.NewCondition("full").AwaitFor(t.Context(), time.Millisecond)
 	require.NoError(t, err)
-	assert.Equal(t, `NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING
-{shop}table  write-locked  <session>  1  <ttl>  <token>  0
+	assert.Equal(t, `NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING
+{shop}table  write-locked  <session>  -  1  <ttl>  <token>  0
 `, look(t, 0, "list", "--all", "--redis", url))
 }

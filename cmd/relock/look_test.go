@@ -37,7 +37,8 @@ func look(t *testing.T, status int, args ...string) string {
 
 func even(text string) string {
 	for _, r := range []struct{ pattern, with string }{
-		{`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "<session>"},
+		{`[\w.-]+-[0-9]+\.[a-z2-7]{16}\b`, "<session>"},
+		{`\b[0-9]+ (s|min)\b`, "<age>"},
 		{`\b[0-9]{16}\b`, "<token>"},
 		{`"ttl_ms":[1-9][0-9]*`, `"ttl_ms":<ttl>`},
 		{`\b[0-9.]+s\b`, "<ttl>"},
@@ -70,10 +71,11 @@ session  <session>
 holds  1
 lease  <ttl>
 token  <token>
+since  <time> (<age>)
 waiting  1 <session>
 `, look(t, 0, "inspect", "deploy", "--redis", url))
 	assert.Equal(t, `{"name":"deploy","locked":true,"owner":"~build-7:4711","session":"<session>","holds":1,"ttl_ms":<ttl>,`+
-		`"token":<token>,"waiting":["<session>"]}`+"\n", look(t, 0, "inspect", "deploy", "--json", "--redis", url))
+		`"token":<token>,"waiting":["<session>"],"since":"<time>"}`+"\n", look(t, 0, "inspect", "deploy", "--json", "--redis", url))
 
 	var st status
 	var stdout bytes.Buffer
@@ -139,8 +141,8 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	}
 	assert.ElementsMatch(t, names, got)
 	all := look(t, 0, "list", "--all", "--redis", url)
-	assert.Contains(t, all, `"given back"  -  -  0  -  <token>  0`)
-	assert.Contains(t, all, "plain  ~me  <session>  1  <ttl>  <token>  0")
+	assert.Contains(t, all, `"given back"  -  -  -  0  -  <token>  0`)
+	assert.Contains(t, all, "plain  ~me  <session>  <age>  1  <ttl>  <token>  0")
 	assert.NotContains(t, all, "overwritten  ")
 }
 
@@ -242,7 +244,7 @@ func TestListTakesAPattern(t *testing.T) {
 func TestAnEmptyListNamesThePrefix(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
-	const header = "NAME  OWNER  SESSION  HOLDS  LEASE  TOKEN  WAITING\n"
+	const header = "NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING\n"
 	assert.Equal(t, header+"relock: no lock is held or waited for with the prefix \"app:\" (--prefix or RELOCK_PREFIX)\n",
 		look(t, 0, "list", "--prefix", "app:", "--redis", url))
 	assert.Equal(t, header+"relock: no lock named like \"x*\" was used lately with the prefix \"\" (--prefix or RELOCK_PREFIX)\n",
@@ -256,11 +258,11 @@ func TestUnlock(t *testing.T) {
 	url := embedded(t)
 	s := session(t, url)
 	holdLock(t, s, "lock", "alice")
-	assert.Equal(t, "relock: lock lock is held by ~alice of session <session>, 1 hold, token <token>, 0 waiting. "+
+	assert.Equal(t, "relock: lock lock is held by owner ~alice of session <session> for <age>, 1 hold, token <token>, 0 waiting. "+
 		"Taking it away lets two run at once: --force if that is what you want\n", look(t, exitUsage, "unlock", "lock", "--redis", url))
 	assert.True(t, state(t, s, "lock").Locked, "the lock was taken without --force")
 
-	assert.Equal(t, "lock unlocked; it was held by ~alice of session <session>, 1 hold, token <token>, 0 waiting\n",
+	assert.Equal(t, "lock unlocked; it was held by owner ~alice of session <session> for <age>, 1 hold, token <token>, 0 waiting\n",
 		look(t, 0, "unlock", "lock", "--force", "--redis", url))
 	assert.False(t, state(t, s, "lock").Locked)
 	assert.Equal(t, "lock was free\n", look(t, exitFree, "unlock", "lock", "--force", "--redis", url))
@@ -268,7 +270,7 @@ func TestUnlock(t *testing.T) {
 		look(t, exitFree, "unlock", "lock", "--force", "--json", "--redis", url))
 
 	holdLock(t, session(t, url), "lock", "another")
-	assert.Equal(t, `{"unlocked":true,"name":"lock","locked":true,"owner":"~another","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}`+"\n",
+	assert.Equal(t, `{"unlocked":true,"name":"lock","locked":true,"owner":"~another","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>"}`+"\n",
 		look(t, 0, "unlock", "lock", "--force", "--json", "--redis", url))
 }
 
@@ -297,15 +299,15 @@ func TestWatch(t *testing.T) {
 	}
 	got := regexp.MustCompile(`~?[0-9]+ of session`).ReplaceAllString(even(text.stdout.String()), "<goroutine> of session")
 	assert.Equal(t, `<time>  free, last token 0, 0 waiting
-<time>  held by ~one of session <session>, 1 hold, token <token>, 0 waiting
-<time>  held by ~one of session <session>, 1 hold, token <token>, 1 waiting
-<time>  held by <goroutine> of session <session>, 1 hold, token <token>, 0 waiting
+<time>  held by owner ~one of session <session> for <age>, 1 hold, token <token>, 0 waiting
+<time>  held by owner ~one of session <session> for <age>, 1 hold, token <token>, 1 waiting
+<time>  held by owner <goroutine> of session <session> for <age>, 1 hold, token <token>, 0 waiting
 `, got)
 	got = regexp.MustCompile(`"owner":"[0-9]+"`).ReplaceAllString(even(objects.stdout.String()), `"owner":"<goroutine>"`)
 	assert.Equal(t, `{"time":"<time>","name":"lock","locked":false,"owner":"","session":"","holds":0,"ttl_ms":0,"token":0,"waiting":[]}
-{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}
-{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":["<session>"]}
-{"time":"<time>","name":"lock","locked":true,"owner":"<goroutine>","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[]}
+{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>"}
+{"time":"<time>","name":"lock","locked":true,"owner":"~one","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":["<session>"],"since":"<time>"}
+{"time":"<time>","name":"lock","locked":true,"owner":"<goroutine>","session":"<session>","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>"}
 `, got)
 }
 
@@ -318,7 +320,7 @@ func TestAWatchGoesOnOverAnOutage(t *testing.T) {
 	eventually(t, func() bool { return r.stderr.String() != "" }, "the outage is not reported")
 	server.Restart(t)
 	holdLock(t, session(t, slowly(server.URL())), "lock", "me")
-	r.says("held by ~me")
+	r.says("held by owner ~me")
 	eventually(t, func() bool { return strings.HasSuffix(r.stderr.String(), "relock: Redis answers again\n") }, "the end of the outage is not reported")
 	assert.Equal(t, 2, strings.Count(r.stderr.String(), "\n"), r.stderr)
 	r.signal(syscall.SIGTERM)

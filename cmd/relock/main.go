@@ -34,6 +34,7 @@ const (
 	exitFree        = 1   // unlock --force: the lock was free
 	exitUsage       = 64  // EX_USAGE
 	exitRedis       = 69  // EX_UNAVAILABLE: Redis cannot be reached, or refuses
+	exitOutput      = 74  // EX_IOERR: the output could not be written
 	exitNotAcquired = 75  // EX_TEMPFAIL: another process had the lock until the end of --wait
 	exitLost        = 79  // the lock was lost, or could not be kept for sure, and the command was ended
 	exitNoExec      = 126 // the command cannot be executed

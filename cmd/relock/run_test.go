@@ -81,7 +81,7 @@ func TestAWaitThatIsOverHasAStatusOfItsOwn(t *testing.T) {
 	for _, wait := range []string{"0", "0s", "800ms"} { // the last line is without a heartbeat, whose reply could come too late
 		r := answered(t, url, "run", "lock", "--wait", wait, "--", "touch", marker)
 		r.exits(exitNotAcquired)
-		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by ~alice of session "+s.ID())
+		assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is held by owner ~alice of session "+s.ID())
 	}
 	assert.NoFileExists(t, marker)
 	assert.Empty(t, state(t, s, "lock").Waiting, "relock left its place in the queue")

@@ -27,6 +27,7 @@ type status struct {
 	Token   uint64   `json:"token"`   // of the last holder
 	Waiting []string `json:"waiting"` // sessions, longest first
 	Note    string   `json:"note,omitempty"`
+	Since   string   `json:"since,omitempty"` // when the holder got it, UTC; "" if that is not known
 	*shared          // of a read-write lock or a semaphore
 }
 
@@ -54,11 +55,36 @@ func newStatus(name string, st reentrant.State) status {
 	if st.TTL < 0 {
 		ttl = -1
 	}
+	since := ""
+	if !st.Since.IsZero() {
+		since = st.Since.UTC().Format(stamp)
+	}
 	return status{
 		Name: name, Locked: st.Locked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
-		Note: st.Note,
+		Note: st.Note, Since: since,
 	}
+}
+
+// stamp is the form of a time.
+const stamp = "2006-01-02T15:04:05.000Z07:00"
+
+// heldFor formats for how long the lock has been held; "-" if that is not known.
+func (s status) heldFor() string {
+	since, err := time.Parse(stamp, s.Since)
+	if err != nil {
+		return "-"
+	}
+	return inWords(max(time.Since(since), 0))
+}
+
+// held formats the holder of a plain lock, and for how long it has had the lock.
+func (s status) held() string {
+	text := fmt.Sprintf("held by owner %s of session %s", shown(s.Owner), shown(s.Session))
+	if s.Since != "" {
+		text += " for " + s.heldFor()
+	}
+	return text
 }
 
 // same reports whether two states differ in nothing but the lease.
@@ -75,8 +101,7 @@ func (s status) line() string {
 	if s.shared != nil {
 		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.holders(), s.Token, len(s.Waiting))
 	}
-	return fmt.Sprintf("held by %s of session %s, %s, token %d, %d waiting%s",
-		shown(s.Owner), shown(s.Session), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
+	return fmt.Sprintf("%s, %s, token %d, %d waiting%s", s.held(), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
 }
 
 // counted formats a number of things.
@@ -120,7 +145,7 @@ func (s status) lease() string {
 }
 
 // print prints the state in several lines.
-func (s status) print(w io.Writer) {
+func (s status) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "name\t%s\n", shown(s.Name))
 	switch {
@@ -130,14 +155,21 @@ func (s status) print(w io.Writer) {
 	case s.Locked:
 		fmt.Fprintf(table, "state\theld\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
 			shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
+		if s.Since != "" {
+			fmt.Fprintf(table, "since\t%s (%s)\n", s.Since, s.heldFor())
+		}
 		if s.Note != "" {
 			fmt.Fprintf(table, "note\t%s\n", shown(s.Note))
 		}
 	default:
 		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
 	}
-	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(append([]string{strconv.Itoa(len(s.Waiting))}, s.Waiting...), " "))
-	_ = table.Flush() // an error means that the output was closed
+	waiting := []string{strconv.Itoa(len(s.Waiting))}
+	for _, session := range s.Waiting {
+		waiting = append(waiting, shown(session))
+	}
+	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(waiting, " "))
+	return table.Flush()
 }
 
 // printJSON prints a value on one line.
@@ -155,7 +187,7 @@ func (s status) reason() string {
 	case s.shared != nil:
 		return fmt.Sprintf(": %s by %s", s.use(), s.holders())
 	}
-	return fmt.Sprintf(": it is held by %s of session %s%s", shown(s.Owner), shown(s.Session), s.noted())
+	return ": it is " + s.held() + s.noted()
 }
 
 // heldBy reports whether a session has the lock, or a part of it.

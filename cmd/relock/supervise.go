@@ -30,7 +30,7 @@ const sweep = 5 * time.Millisecond
 
 // run runs the command until its whole group has ended, and returns its exit status.
 func (h *hold) run(c *command, signals <-chan os.Signal) (int, error) {
-	s := &supervisor{hold: h, command: c, name: shown(h.lock.Name()), outage: outage{stderr: h.stderr}}
+	s := &supervisor{hold: h, command: c, name: shown(h.lock.Name()), outage: outage{stderr: h.news()}}
 	lost := h.lock.Lost(h.owner)
 	if err := c.start(h.environment()); err != nil {
 		return 0, err

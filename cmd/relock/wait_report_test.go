@@ -136,3 +136,17 @@ func TestOnlyATerminalIsATerminal(t *testing.T) {
 	assert.False(t, isTerminal(writer))
 	assert.False(t, isTerminal(new(output)))
 }
+
+// With -q a wait that ends well prints nothing, and one that does not prints its error alone.
+func TestAQuietWaitPrintsOnlyErrors(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	holdLock(t, s, "deploy", "alice")
+	r := start(t, url, "run", "-q", "-w", "1", "deploy", "--", "echo")
+	r.exits(exitNotAcquired)
+	assert.Regexp(t, `^relock: lock deploy was not acquired: .*\n$`, r.stderr.String())
+	loud := start(t, url, "run", "-w", "1", "deploy", "--", "echo")
+	loud.exits(exitNotAcquired)
+	assert.Contains(t, loud.stderr.String(), `msg="waiting for a lock"`)
+}

@@ -78,6 +78,6 @@ func (c *watchCommand) print(s sighting, std *streams) error {
 	if c.JSON {
 		return printJSON(std.out, s)
 	}
-	_, err := fmt.Fprintf(std.out, "%s  %s\n", s.Time.Format("2006-01-02T15:04:05.000Z07:00"), s.line())
+	_, err := fmt.Fprintf(std.out, "%s  %s\n", s.Time.Format(stamp), s.line())
 	return err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/relock-go/relock/reentrant"
@@ -12,10 +14,33 @@ import (
 func words(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[*reentrant.Error](err); ok {
-		text = strings.Replace(text, e.Error(), shown(e.Lock)+": "+e.Err.Error(), 1)
+		text = strings.Replace(text, fmt.Sprintf("reentrant: %s %q: ", e.Op, e.Lock), shown(e.Lock)+": ", 1)
 	}
-	return plain.Replace(text)
+	return login.ReplaceAllString(plain.Replace(text), "://…@")
 }
+
+// ownWords returns the text of an error of the parser, in the words of the manual.
+func ownWords(err error) string {
+	text := words(err)
+	for _, w := range parserWords {
+		text = w.said.ReplaceAllString(text, w.say)
+	}
+	return text
+}
+
+var parserWords = []struct {
+	said *regexp.Regexp
+	say  string
+}{
+	{regexp.MustCompile(`: expected .* but got "EOL" \(<EOL>\)$`), ": the value is missing"},
+	{regexp.MustCompile(`expected a valid 64 bit int but got (".*")`), "$1 is no whole number"},
+	{regexp.MustCompile(`bool value must be true, .* but got (".*")`), "$1 is neither true nor false"},
+	{regexp.MustCompile(`^expected "<shell>"$`), "the SHELL is missing: bash, zsh or fish"},
+	{regexp.MustCompile(`^<shell> must be one of .* but got (".*")`), "the SHELL is bash, zsh or fish, not $1"},
+}
+
+// login matches what a URL has between its scheme and its host, where there may be a password with any signs.
+var login = regexp.MustCompile(`://\S*@`)
 
 var plain = strings.NewReplacer(
 	reentrant.ErrUnavailable.Error(), "Redis is not available",

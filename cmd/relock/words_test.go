@@ -3,11 +3,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant"
@@ -53,4 +57,39 @@ func TestCountsHaveTheRightPlural(t *testing.T) {
 	assert.Equal(t, "0 holds", counted(0, "hold"))
 	one := newSharedStatus("jobs", reentrant.SharedState{Kind: backend.Permits, Holders: []backend.SharedHolder{{Session: "a", Units: 1, Limit: 1}}})
 	assert.Equal(t, "1 of 1 permit held", one.use())
+}
+
+// What others wrote in Redis cannot change the terminal of one who looks.
+func TestAStateFromElsewhereIsQuoted(t *testing.T) {
+	t.Parallel()
+	const escape = "\x1b[2J"
+	var out bytes.Buffer
+	st := newStatus("x", reentrant.State{Locked: true, Owner: "~" + escape, Session: escape, Note: escape, Waiting: []string{escape, "b"}})
+	require.NoError(t, st.print(&out))
+	for _, text := range []string{out.String(), st.line(), st.reason()} {
+		assert.NotContains(t, text, "\x1b")
+		assert.Contains(t, text, `\x1b[2J`)
+	}
+}
+
+// A mistake in the command line is named in plain words, and without a password.
+func TestMistakesInTheCommandLineAreNamedPlainly(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"run --lease":                            "--lease: the value is missing",
+		"run --permits":                          "--permits: the value is missing",
+		"inspect x --redis":                      "--redis: the value is missing",
+		"run --permits x a":                      `--permits: "x" is no whole number`,
+		"unlock --force=so x":                    `--force: "so" is neither true nor false`,
+		"completion":                             "the SHELL is missing: bash, zsh or fish",
+		"completion ksh":                         `the SHELL is bash, zsh or fish, not "ksh"`,
+		"inspect x redis://me:se#cr@et@host:1/2": "unexpected argument redis://…@host:1/2",
+		"inspect x --redis redis://:12#cret@127.0.0.1":             "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
+		"inspect x --redis redis://:12?cret@127.0.0.1":             "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
+		"inspect x --redis redis://127.0.0.1:1/a?secret@127.0.0.1": "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
+	} {
+		var stderr bytes.Buffer
+		assert.NotZero(t, execute(strings.Fields(line), io.Discard, &stderr), line)
+		assert.Equal(t, "relock: "+want+"\n", stderr.String(), line)
+	}
 }
