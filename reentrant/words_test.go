@@ -1,7 +1,6 @@
 package reentrant_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ import (
 // sessionWithLog opens a session whose log has no times. lines returns the records so far that have a word, one a line.
 func sessionWithLog(t *testing.T, b *memory.Backend, opts ...reentrant.Option) (s *reentrant.Session, lines func(word string) []string) {
 	t.Helper()
-	var out bytes.Buffer
+	var out notebook
 	handler := slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
