@@ -18,15 +18,18 @@ import (
 // A bucket is one in memory. Its ETags are as S3's: the MD5 of what is stored, so that an object with the same body has
 // the same ETag again.
 type bucket struct {
-	mu       sync.Mutex
-	objects  map[string][]byte // under mu
-	broken   bool              // under mu
-	puts     int               // under mu
-	afterPut func() error      // what a Put returns that has stored its object; set before the bucket is used
+	mu      sync.Mutex
+	objects map[string][]byte // under mu
+	broken  bool              // under mu
+	puts    int               // under mu
+
+	// Set before the bucket is used.
+	beforePut func()
+	afterPut  func() error // what a Put returns that has stored its object
 }
 
 func newBucket() *bucket {
-	return &bucket{objects: map[string][]byte{}, afterPut: func() error { return nil }}
+	return &bucket{objects: map[string][]byte{}, beforePut: func() {}, afterPut: func() error { return nil }}
 }
 
 func (b *bucket) Get(_ context.Context, key string) (body []byte, etag string, err error) {
@@ -45,6 +48,7 @@ func (b *bucket) etag(key string) string {
 }
 
 func (b *bucket) Put(_ context.Context, key string, body []byte, etag string) error {
+	b.beforePut()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.broken {
@@ -88,6 +92,22 @@ func TestAPutOfAnEarlierHoldArrivesTooLate(t *testing.T) {
 	_, err = object.Read(t.Context(), 8)
 	require.NoError(t, err)
 	require.ErrorIs(t, b.Put(t.Context(), "o", []byte("7\nlate"), etag), fence.ErrChanged)
+}
+
+// Between the two requests of a write a later holder has shown its token.
+func TestAWriteThatIsOvertakenIsRefused(t *testing.T) {
+	b := newBucket()
+	object := fence.NewObject(b, "o")
+	require.NoError(t, object.Write(t.Context(), 7, []byte("data")))
+	b.beforePut = func() {
+		b.beforePut = func() {}
+		_, err := object.Read(t.Context(), 8)
+		assert.NoError(t, err)
+	}
+	require.ErrorIs(t, object.Write(t.Context(), 7, []byte("late")), fence.ErrStale)
+	data, err := object.Read(t.Context(), 8)
+	require.NoError(t, err)
+	assert.Equal(t, "data", string(data))
 }
 
 // An answer was lost, and the client has sent the request again, which found its own first copy: ErrChanged.
