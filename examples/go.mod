@@ -10,6 +10,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/rueidis v1.0.79
 	github.com/relock-go/relock v0.0.0
+	github.com/relock-go/relock/fence v0.0.0
 	github.com/relock-go/relock/relockotel v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
@@ -57,5 +58,7 @@ require (
 )
 
 replace github.com/relock-go/relock => ../
+
+replace github.com/relock-go/relock/fence => ../fence
 
 replace github.com/relock-go/relock/relockotel => ../relockotel

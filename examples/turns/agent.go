@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/examples/internal/deployment"
-	"github.com/relock-go/relock/examples/internal/fenced"
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -61,7 +60,7 @@ func stateAfter(err error) state {
 		return done
 	case errors.Is(err, errStopped):
 		return stopped
-	case errors.Is(err, reentrant.ErrLost), errors.Is(err, fenced.ErrOldToken):
+	case errors.Is(err, reentrant.ErrLost), errors.Is(err, fence.ErrStale):
 		return lost
 	}
 	return failed
@@ -127,7 +126,7 @@ func (a *agent) talk(ctx context.Context, lock *reentrant.Lock, t turn) error {
 	ctx, cancel := untilLost(ctx, lock)
 	defer cancel()
 	memory := a.store.memory(t.Conversation)
-	said, err := readLines(ctx, memory, token)
+	said, err := memory.read(ctx, token)
 	if err != nil {
 		return causeOf(ctx, err)
 	}
@@ -139,7 +138,7 @@ func (a *agent) talk(ctx context.Context, lock *reentrant.Lock, t turn) error {
 			return causeOf(ctx, err)
 		}
 		said = append(said, line{Turn: t.Number, Step: step})
-		if err := writeLines(ctx, memory, token, said); err != nil {
+		if err := memory.write(ctx, token, said); err != nil {
 			return causeOf(ctx, err)
 		}
 	}
@@ -184,25 +183,6 @@ func (a *agent) think(ctx context.Context, wanted <-chan struct{}, t turn) error
 			return ctx.Err()
 		}
 	}
-}
-
-// A line is what a step of a turn added to the conversation.
-type line struct{ Turn, Step int }
-
-func readLines(ctx context.Context, memory fenced.Resource, token reentrant.Token) (said []line, err error) {
-	text, err := memory.Read(ctx, token)
-	if err == nil && text != "" {
-		err = json.Unmarshal([]byte(text), &said)
-	}
-	return said, err
-}
-
-func writeLines(ctx context.Context, memory fenced.Resource, token reentrant.Token, said []line) error {
-	text, err := json.Marshal(said)
-	if err != nil {
-		return err
-	}
-	return memory.Write(ctx, token, string(text))
 }
 
 // stepsOf returns how many steps a turn has done.

@@ -10,7 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // known to database/sql as "sqlite"
 
-	"github.com/relock-go/relock/examples/internal/fenced"
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -37,9 +37,12 @@ type turn struct {
 	Replica      int
 }
 
-// A store is the table of turns, and the conversations, each a fenced row. A turn writes the conversation only under
-// its hold. Its row in turns only shows its progress.
-type store struct{ db *sql.DB }
+// A store is the table of turns, and the conversations, whose highest tokens are in a table beside them. A turn writes
+// the conversation only under its hold. Its row in turns only shows its progress.
+type store struct {
+	db     *sql.DB
+	tokens *fence.Table
+}
 
 // openStore opens a SQLite file that several processes write to: a writer waits for the others, and readers do not wait.
 func openStore(ctx context.Context, path string) (*store, error) {
@@ -50,7 +53,7 @@ func openStore(ctx context.Context, path string) (*store, error) {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	db.SetMaxOpenConns(8)
-	return &store{db}, db.PingContext(ctx)
+	return &store{db, fence.NewTable(fence.SQLite, "tokens")}, db.PingContext(ctx)
 }
 
 // createStore makes the tables, and the conversations.
@@ -63,11 +66,14 @@ func createStore(ctx context.Context, path string) error {
 		conversation TEXT NOT NULL, replica INTEGER NOT NULL, state TEXT NOT NULL, token INTEGER NOT NULL DEFAULT 0,
 		begun INTEGER NOT NULL DEFAULT 0, stop INTEGER NOT NULL DEFAULT 0)`)
 	if err == nil {
-		err = fenced.CreateTable(ctx, s.db)
+		err = s.exec(ctx, `CREATE TABLE conversations (name TEXT NOT NULL PRIMARY KEY, content TEXT NOT NULL)`)
+	}
+	if err == nil {
+		err = s.tokens.Create(ctx, s.db)
 	}
 	for _, name := range conversations {
 		if err == nil {
-			err = fenced.Insert(ctx, s.db, fenced.Question, name)
+			err = s.exec(ctx, `INSERT INTO conversations (name, content) VALUES (?, '[]')`, name)
 		}
 	}
 	return errors.Join(err, s.db.Close())
@@ -75,14 +81,9 @@ func createStore(ctx context.Context, path string) error {
 
 func (s *store) exec(ctx context.Context, statement string, args ...any) error {
 	if _, err := s.db.ExecContext(ctx, statement, args...); err != nil {
-		return fmt.Errorf("write to the table of turns: %w", err)
+		return fmt.Errorf("write to the tables: %w", err)
 	}
 	return nil
-}
-
-// memory is a conversation.
-func (s *store) memory(conversation string) fenced.Resource {
-	return fenced.NewRow(s.db, fenced.Question, conversation)
 }
 
 // add stores a new turn. With stop it asks the running turn to end early.
@@ -177,8 +178,7 @@ func (s *store) lanes(ctx context.Context) ([]lane, error) {
 
 func (s *store) progress(ctx context.Context, conversation string) ([]progress, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT number, replica, state, token, begun, (SELECT count(*)
-			FROM fenced, json_each(CASE content WHEN '' THEN '[]' ELSE content END) AS said
-			WHERE fenced.id = conversation AND said.value ->> 'Turn' = number)
+			FROM conversations, json_each(content) AS said WHERE name = conversation AND said.value ->> 'Turn' = number)
 		FROM (SELECT * FROM turns WHERE conversation = ? ORDER BY number DESC LIMIT ?) ORDER BY number`, conversation, shown)
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/examples/internal/deployment"
-	"github.com/relock-go/relock/examples/internal/fenced"
 	"github.com/relock-go/relock/examples/internal/screen"
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -141,7 +141,7 @@ func (p *pair) becomes(t turn, want state) progress {
 // said returns the conversation, as the numbers of the turns that wrote it. After that nothing may write to it.
 func (p *pair) said() []int {
 	p.t.Helper()
-	lines, err := readLines(p.t.Context(), p.agents[0].store.memory("A"), 1<<52)
+	lines, err := p.agents[0].store.memory("A").read(p.t.Context(), 1<<52)
 	require.NoError(p.t, err)
 	numbers := []int{}
 	for _, l := range lines {
@@ -213,13 +213,13 @@ func TestAnEarlierTurnWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, 1, 0)
 	memory := p.agents[0].store.memory("A")
-	_, err := readLines(t.Context(), memory, 7)
+	_, err := memory.read(t.Context(), 7)
 	require.NoError(t, err)
-	said, err := readLines(t.Context(), memory, 9)
+	said, err := memory.read(t.Context(), 9)
 	require.NoError(t, err)
-	require.NoError(t, writeLines(t.Context(), memory, 9, append(said, line{Turn: 2, Step: 1})))
-	require.ErrorIs(t, writeLines(t.Context(), memory, 7, []line{{Turn: 1, Step: 1}}), fenced.ErrOldToken)
-	assert.Equal(t, lost, stateAfter(fenced.ErrOldToken))
+	require.NoError(t, memory.write(t.Context(), 9, append(said, line{Turn: 2, Step: 1})))
+	require.ErrorIs(t, memory.write(t.Context(), 7, []line{{Turn: 1, Step: 1}}), fence.ErrStale)
+	assert.Equal(t, lost, stateAfter(fence.ErrStale))
 	assert.Equal(t, []int{2}, p.said())
 }
 
@@ -248,7 +248,7 @@ func TestATurnGoesOnAfterItsLastStep(t *testing.T) {
 	a := p.agents[0]
 	first, err := a.store.add(t.Context(), "A", 1, false)
 	require.NoError(t, err)
-	require.NoError(t, writeLines(t.Context(), a.store.memory("A"), 1, []line{{first.Number, 1}, {first.Number, 2}}))
+	require.NoError(t, a.store.memory("A").write(t.Context(), 1, []line{{first.Number, 1}, {first.Number, 2}}))
 	a.start(first)
 	p.becomes(first, done)
 	assert.Equal(t, []int{1, 1, 1}, p.said())

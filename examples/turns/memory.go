@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A line is what a step of a turn added to the conversation.
+type line struct{ Turn, Step int }
+
+// A memory is a conversation. Each of its transactions shows the token of a hold first, so that those of earlier holds
+// are refused with fence.ErrStale from then on, however late they come.
+type memory struct {
+	store        *store
+	conversation string
+}
+
+// memory returns a conversation.
+func (s *store) memory(conversation string) memory { return memory{s, conversation} }
+
+// read returns what was said so far.
+func (m memory) read(ctx context.Context, token reentrant.Token) (said []line, err error) {
+	err = m.under(ctx, token, func(tx *sql.Tx) error {
+		var text []byte
+		err := tx.QueryRowContext(ctx, `SELECT content FROM conversations WHERE name = ?`, m.conversation).Scan(&text)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(text, &said)
+	})
+	return said, err
+}
+
+// write sets what was said so far.
+func (m memory) write(ctx context.Context, token reentrant.Token, said []line) error {
+	text, err := json.Marshal(said)
+	if err != nil {
+		return err
+	}
+	return m.under(ctx, token, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE conversations SET content = ? WHERE name = ?`, string(text), m.conversation)
+		return err
+	})
+}
+
+// under runs statements in a transaction that shows the token.
+func (m memory) under(ctx context.Context, token reentrant.Token, statements func(tx *sql.Tx) error) error {
+	tx, err := m.store.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("use conversation %s: %w", m.conversation, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after the commit
+	if err = m.store.tokens.Check(ctx, tx, m.conversation, token); err == nil {
+		err = statements(tx)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("use conversation %s: %w", m.conversation, err)
+	}
+	return nil
+}
