@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -281,7 +282,8 @@ func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment
 // noHold returns errNoHold for errors that mean that the hold is over.
 func noHold(err error) error {
 	switch {
-	case errors.Is(err, errFree), errors.Is(err, reentrant.ErrNotHeld), errors.Is(err, reentrant.ErrLost), errors.Is(err, errOldToken):
+	case errors.Is(err, errFree), errors.Is(err, reentrant.ErrNotHeld), errors.Is(err, reentrant.ErrLost),
+		errors.Is(err, fence.ErrStale), errors.Is(err, errBought):
 		return fmt.Errorf("%w: %w", errNoHold, err)
 	}
 	return err

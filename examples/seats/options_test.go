@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/fence"
 )
 
 func TestOptions(t *testing.T) {
@@ -42,14 +44,14 @@ func TestDatabaseURLsAreParsed(t *testing.T) {
 	src, err := parseSource("mariadb://user:p%40ss@db/cinema?tls=true")
 	require.NoError(t, err)
 	assert.Equal(t, source{
-		driver: "mysql", dsn: "user:p@ss@tcp(db:3306)/cinema?clientFoundRows=true&tls=true",
+		dialect: fence.MySQL, driver: "mysql", dsn: "user:p@ss@tcp(db:3306)/cinema?clientFoundRows=true&tls=true",
 		shown: "MySQL mariadb://user:xxxxx@db/cinema?tls=true",
 	}, src)
 
 	src, err = parseSource("postgres://user:secret@db/cinema")
 	require.NoError(t, err)
 	assert.Equal(t, source{
-		driver: "pgx", dsn: "postgres://user:secret@db/cinema", shown: "PostgreSQL postgres://user:xxxxx@db/cinema", numbered: true,
+		dialect: fence.Postgres, driver: "pgx", dsn: "postgres://user:secret@db/cinema", shown: "PostgreSQL postgres://user:xxxxx@db/cinema",
 	}, src)
 
 	src, err = parseSource("/tmp/with space.db")
@@ -59,7 +61,7 @@ func TestDatabaseURLsAreParsed(t *testing.T) {
 	src, err = parseSource("user:secret@tcp(db)/cinema")
 	require.NoError(t, err)
 	assert.Equal(t, source{
-		driver: "mysql", dsn: "user:secret@tcp(db:3306)/cinema?clientFoundRows=true", shown: "MySQL user:xxxxx@tcp(db:3306)/cinema",
+		dialect: fence.MySQL, driver: "mysql", dsn: "user:secret@tcp(db:3306)/cinema?clientFoundRows=true", shown: "MySQL user:xxxxx@tcp(db:3306)/cinema",
 	}, src)
 
 	for _, dsn := range []string{"mysql:///cinema", "user:secret@db/cinema", "mysql://user:p/secret@db/cinema", "postgres://user:secret@db/", "mysql://user:secret@db:port/cinema", "mysql://user:secret@db/cinema?tls=%zz"} {

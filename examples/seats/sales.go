@@ -8,22 +8,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/reentrant"
 )
 
-// errOldToken is returned when the row of a seat has seen a later hold: the caller's is over. Nothing was changed.
-var errOldToken = errors.New("a later hold of the seat was seen")
+// errBought is returned when another visitor has bought a seat, which needs a later hold. Nothing was changed.
+var errBought = errors.New("another visitor has bought the seat")
 
-// sales is the table of sales: a row for each seat, with its buyer, if any, and the highest token that it has seen. A
-// hold shows its token when it begins. From then on no earlier hold can buy the seat, however late the statement of a
-// paused server comes.
+// sales is the table of sales, a row for each seat with its buyer, if any, and a table with the highest token that each
+// seat has seen. A hold shows its token when it begins. From then on no earlier hold can buy the seat, however late the
+// statement of a paused server comes: it is refused with fence.ErrStale.
 //
 //	server 1  token 7   pick ────────── paused ────────────── buy: refused
 //	server 2  token 9               pick ───────── buy
 //	          highest   7           9              9
 type sales struct {
-	db       *sql.DB
-	numbered bool
+	db      *sql.DB
+	dialect fence.Dialect
+	tokens  *fence.Table
 }
 
 // openSales connects to the database.
@@ -37,15 +39,18 @@ func openSales(ctx context.Context, src source) (*sales, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("connect to %s: %w", src.shown, err)
 	}
-	return &sales{db: db, numbered: src.numbered}, nil
+	return &sales{db: db, dialect: src.dialect, tokens: fence.NewTable(src.dialect, "seats_tokens")}, nil
 }
 
-// create makes the table and its rows if they are missing. Existing sales stay.
+// create makes the tables and the rows of the seats if they are missing. Existing sales stay.
 func (s *sales) create(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS seats (seat VARCHAR(8) NOT NULL PRIMARY KEY,
-		buyer VARCHAR(64) NOT NULL, token BIGINT NOT NULL)`)
+		buyer VARCHAR(64) NOT NULL)`)
 	if err != nil {
 		return fmt.Errorf("make the table of sales: %w", err)
+	}
+	if err := s.tokens.Create(ctx, s.db); err != nil {
+		return err
 	}
 	there, err := s.buyers(ctx, `SELECT seat, buyer FROM seats`)
 	if err != nil {
@@ -55,16 +60,16 @@ func (s *sales) create(ctx context.Context) error {
 		if _, ok := there[seat]; ok {
 			continue
 		}
-		if _, err := s.db.ExecContext(ctx, s.sql(`INSERT INTO seats (seat, buyer, token) VALUES (?, '', 0)`), string(seat)); err != nil {
+		if _, err := s.db.ExecContext(ctx, s.sql(`INSERT INTO seats (seat, buyer) VALUES (?, '')`), string(seat)); err != nil {
 			return fmt.Errorf("make the row of %v: %w", seat, err)
 		}
 	}
 	return nil
 }
 
-// show shows the row a token, and returns the buyer of the seat; "" if it is not sold. It returns errOldToken.
+// show shows a seat the token of a hold, and returns the buyer of the seat; "" if it is not sold. It returns fence.ErrStale.
 func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buyer string, err error) {
-	err = s.update(ctx, s.db, `UPDATE seats SET token = ? WHERE seat = ? AND token <= ?`, int64(token), string(seat), int64(token))
+	err = s.tokens.Check(ctx, s.db, string(seat), token)
 	if err == nil {
 		err = s.db.QueryRowContext(ctx, s.sql(`SELECT buyer FROM seats WHERE seat = ?`), string(seat)).Scan(&buyer)
 	}
@@ -80,8 +85,8 @@ type sale struct {
 	token reentrant.Token
 }
 
-// sell records the buyer of seats: all of them or none. It returns errOldToken if one of the holds is over. That
-// includes a sale to another visitor, which needs a later hold. Selling to the same buyer again changes nothing.
+// sell records the buyer of seats: all of them or none. It returns fence.ErrStale if one of the holds is over, and errBought
+// if one of the seats is another visitor's. Selling to the same buyer again changes nothing.
 func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -89,8 +94,10 @@ func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after the commit
 	for _, each := range all {
-		err := s.update(ctx, tx, `UPDATE seats SET buyer = ?, token = ? WHERE seat = ? AND token <= ? AND buyer IN ('', ?)`,
-			buyer, int64(each.token), string(each.seat), int64(each.token), buyer)
+		err := s.tokens.Check(ctx, tx, string(each.seat), each.token)
+		if err == nil {
+			err = s.record(ctx, tx, buyer, each.seat)
+		}
 		if err != nil {
 			return fmt.Errorf("sell %v with token %d: %w", each.seat, each.token, err)
 		}
@@ -101,20 +108,15 @@ func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	return nil
 }
 
-// A runner runs statements: the database, or a transaction.
-type runner interface {
-	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
-}
-
-// update runs a statement that finds its row if the token is not too old.
-func (s *sales) update(ctx context.Context, on runner, statement string, args ...any) error {
-	result, err := on.ExecContext(ctx, s.sql(statement), args...)
+// record records the buyer of a seat that has no other.
+func (s *sales) record(ctx context.Context, tx *sql.Tx, buyer string, seat seat) error {
+	result, err := tx.ExecContext(ctx, s.sql(`UPDATE seats SET buyer = ? WHERE seat = ? AND buyer IN ('', ?)`), buyer, string(seat), buyer)
 	if err != nil {
 		return err
 	}
 	found, err := result.RowsAffected()
 	if err == nil && found == 0 {
-		err = errOldToken
+		err = errBought
 	}
 	return err
 }
@@ -147,7 +149,7 @@ func (s *sales) buyers(ctx context.Context, query string) (map[seat]string, erro
 
 // sql rewrites the question marks of a statement in the database's syntax.
 func (s *sales) sql(statement string) string {
-	if !s.numbered {
+	if s.dialect != fence.Postgres {
 		return statement
 	}
 	var b strings.Builder

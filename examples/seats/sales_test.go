@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/fence"
 )
 
 // databases are all kinds of databases. MariaDB and PostgreSQL are tested if SEATS_MYSQL and SEATS_POSTGRES are the
@@ -34,8 +36,10 @@ func eachDatabase(t *testing.T, test func(t *testing.T, s *sales)) {
 			s, err := openSales(t.Context(), src)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, s.close()) })
-			_, err = s.db.ExecContext(t.Context(), `DROP TABLE IF EXISTS seats`)
-			require.NoError(t, err)
+			for _, table := range []string{"seats", "seats_tokens"} {
+				_, err = s.db.ExecContext(t.Context(), `DROP TABLE IF EXISTS `+table)
+				require.NoError(t, err)
+			}
 			require.NoError(t, s.create(t.Context()))
 			test(t, s)
 		})
@@ -53,7 +57,7 @@ func TestASaleIsRecordedOnce(t *testing.T) {
 		buyer, err = s.show(t.Context(), "A05", token+1)
 		require.NoError(t, err)
 		assert.Equal(t, "ann", buyer)
-		assert.ErrorIs(t, s.sell(t.Context(), "bob", sale{"A05", token + 1}), errOldToken, "what is sold stays sold")
+		assert.ErrorIs(t, s.sell(t.Context(), "bob", sale{"A05", token + 1}), errBought, "what is sold stays sold")
 
 		require.NoError(t, s.create(t.Context()), "when the cinema opens again")
 		sold, err := s.sold(t.Context())
@@ -70,11 +74,11 @@ func TestAnEarlierHoldBuysNothing(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.show(t.Context(), "A05", 9)
 		require.NoError(t, err)
-		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), errOldToken)
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), fence.ErrStale)
 		_, err = s.show(t.Context(), "A05", 7)
-		assert.ErrorIs(t, err, errOldToken)
+		assert.ErrorIs(t, err, fence.ErrStale)
 		require.NoError(t, s.sell(t.Context(), "bob", sale{"A05", 9}))
-		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), errOldToken)
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 7}), fence.ErrStale)
 		sold, err := s.sold(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, map[seat]string{"A05": "bob"}, sold)
@@ -86,7 +90,7 @@ func TestSeatsAreSoldTogetherOrNotAtAll(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, s *sales) {
 		_, err := s.show(t.Context(), "A06", 9)
 		require.NoError(t, err)
-		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 8}, sale{"A06", 8}), errOldToken)
+		assert.ErrorIs(t, s.sell(t.Context(), "ann", sale{"A05", 8}, sale{"A06", 8}), fence.ErrStale)
 		sold, err := s.sold(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, sold)

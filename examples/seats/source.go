@@ -13,14 +13,15 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/relock-go/relock/examples/internal/dsn"
+	"github.com/relock-go/relock/fence"
 )
 
 // A source is a database to open.
 type source struct {
-	driver   string // for database/sql
-	dsn      string // as the driver wants it
-	shown    string // for people, without the password
-	numbered bool   // parameters are $1, $2 … instead of ?
+	dialect fence.Dialect
+	driver  string // for database/sql
+	dsn     string // as the driver wants it
+	shown   string // for people, without the password
 }
 
 // parseSource parses -dsn: mysql://… (or mariadb://…), postgres://… (or postgresql://…), the data source name of
@@ -55,7 +56,7 @@ func sqliteSource(path string) (source, error) {
 	}
 	settings := url.Values{"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)"}}
 	location := url.URL{Scheme: "file", Path: absolute, RawQuery: settings.Encode()}
-	return source{driver: "sqlite", dsn: location.String(), shown: "SQLite " + absolute}, nil
+	return source{dialect: fence.SQLite, driver: "sqlite", dsn: location.String(), shown: "SQLite " + absolute}, nil
 }
 
 // mysqlDriverSource leaves a data source name to the MySQL driver.
@@ -66,7 +67,7 @@ func mysqlDriverSource(text string) (source, error) {
 	}
 	shown := "MySQL " + dsn.Shown(config)
 	config.ClientFoundRows = true // see mysqlSource
-	return source{driver: "mysql", dsn: config.FormatDSN(), shown: shown}, nil
+	return source{dialect: fence.MySQL, driver: "mysql", dsn: config.FormatDSN(), shown: shown}, nil
 }
 
 // postgresSource leaves the URL to the driver, which reads it as PostgreSQL's own tools do.
@@ -75,7 +76,7 @@ func postgresSource(text string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return source{driver: "pgx", dsn: text, shown: "PostgreSQL " + dsn.Redacted(u), numbered: true}, nil
+	return source{dialect: fence.Postgres, driver: "pgx", dsn: text, shown: "PostgreSQL " + dsn.Redacted(u)}, nil
 }
 
 // mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
@@ -100,5 +101,5 @@ func mysqlSource(text string) (source, error) {
 	if _, err := mysql.ParseDSN(driver); err != nil {
 		return source{}, fmt.Errorf("%s: %w", dsn.Redacted(u), err)
 	}
-	return source{driver: "mysql", dsn: driver, shown: "MySQL " + dsn.Redacted(u)}, nil
+	return source{dialect: fence.MySQL, driver: "mysql", dsn: driver, shown: "MySQL " + dsn.Redacted(u)}, nil
 }
