@@ -49,18 +49,10 @@ func Example() {
 	}
 
 	sell := func(token fence.Token, some int) error {
-		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
+		return tokens.Do(ctx, db, "apple", token, func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE stock SET amount = amount - ? WHERE item = 'apple'`, some)
 			return err
-		}
-		defer tx.Rollback()
-		if err := tokens.Check(ctx, tx, "apple", token); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE stock SET amount = amount - ? WHERE item = 'apple'`, some); err != nil {
-			return err
-		}
-		return tx.Commit()
+		})
 	}
 
 	lock := session.NewLock("stock:apple")

@@ -11,8 +11,8 @@
 //
 // There is a guard for each place where data can be:
 //
-//   - a [Table] in PostgreSQL, MySQL, MariaDB or SQLite, beside the tables of the application: [Table.Check] is the first
-//     statement of each of its transactions;
+//   - a [Table] in PostgreSQL, MySQL, MariaDB or SQLite, beside the tables of the application: [Table.Do] runs a
+//     transaction that is guarded;
 //   - a [Key] in Redis;
 //   - an [Object] in S3, or in another store with conditional writes;
 //   - a [File] in a local file system;

@@ -26,14 +26,11 @@ type DB interface {
 
 // A Table keeps the highest tokens of any number of resources, a row for each, in the database that has their data.
 //
-//	tx, err := db.BeginTx(ctx, nil)
+//	tokens := fence.NewTable(fence.Postgres, "tokens")
 //	…
-//	defer tx.Rollback()
-//	if err := table.Check(ctx, tx, "stock:7", token); err != nil {
-//		return err
-//	}
-//	// Statements that read and change the stock.
-//	return tx.Commit()
+//	err := tokens.Do(ctx, db, "stock:7", token, func(tx *sql.Tx) error {
+//		// Statements that read and change the stock.
+//	})
 //
 // A Table is safe for concurrent use.
 type Table struct {
@@ -89,13 +86,32 @@ func (t *Table) Create(ctx context.Context, db DB) error {
 // ends. So a transaction that commits has read and written under a token that no later holder had overtaken, and a later
 // holder sees all of it. One that is rolled back has shown no token: what it read must not be used.
 //
-// Outside of a transaction Check protects the transactions that check again, and no other statement.
+// Outside of a transaction, Check protects the transactions that check again, and no other statement.
 func (t *Table) Check(ctx context.Context, db DB, resource string, token Token) error {
 	err := begin(ctx, token)
 	if err == nil {
 		err = t.show(ctx, db, resource, token)
 	}
 	return failed("check", resource, err)
+}
+
+// Do runs fn in a transaction that begins with [Table.Check]. It commits if fn returns nil, and otherwise rolls back and
+// returns fn's error. It returns ErrStale, before fn runs, or the error of the database, after which the transaction may
+// have been committed; doing the same again under the same hold is right if that does no harm. If ctx ends first, its
+// error is returned and the transaction is rolled back.
+func (t *Table) Do(ctx context.Context, db *sql.DB, resource string, token Token, fn func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return failed("begin a transaction for", resource, err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after the commit
+	if err := t.Check(ctx, tx, resource, token); err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return failed("commit the transaction for", resource, tx.Commit())
 }
 
 func (t *Table) show(ctx context.Context, db DB, resource string, token Token) error {

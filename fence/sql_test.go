@@ -125,20 +125,8 @@ func (r *row) Write(ctx context.Context, token fence.Token, data []byte) error {
 	})
 }
 
-// do runs statements in a transaction that begins with the check.
 func (r *row) do(ctx context.Context, token fence.Token, statements func(tx *sql.Tx) error) error {
-	tx, err := r.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // nothing after the commit
-	if err := r.tokens.Check(ctx, tx, r.id, token); err != nil {
-		return err
-	}
-	if err := statements(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return r.tokens.Do(ctx, r.db, r.id, token, statements)
 }
 
 // sql puts the table's name and the database's parameters into a statement.
@@ -204,6 +192,18 @@ func TestACheckWaitsForTheTransactionBeforeIt(t *testing.T) {
 		require.NoError(t, tx.Commit())
 		assert.Equal(t, "seven", <-read)
 	})
+}
+
+func TestAnErrorInATransactionIsReturnedAsItIs(t *testing.T) {
+	d := newDatabase(t, servers["SQLite"])
+	db := d.open(t)
+	soldOut := errors.New("sold out")
+	assert.Equal(t, soldOut, d.tokens().Do(t.Context(), db, "the row", 7, func(*sql.Tx) error { return soldOut }))
+	assert.Panics(t, func() { _ = d.tokens().Do(t.Context(), db, "the row", 7, func(*sql.Tx) error { panic("in the test") }) })
+	ran := false
+	require.NoError(t, d.tokens().Do(t.Context(), db, "the row", 6, func(*sql.Tx) error { ran = true; return nil }), "7 was rolled back")
+	assert.True(t, ran)
+	require.ErrorIs(t, d.tokens().Do(t.Context(), db, "the row", 5, func(*sql.Tx) error { panic("it must not run") }), fence.ErrStale)
 }
 
 // A transaction that is rolled back has shown no token.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 
 	"github.com/relock-go/relock/reentrant"
 )
@@ -24,7 +23,7 @@ func (s *store) memory(conversation string) memory { return memory{s, conversati
 
 // read returns what was said so far.
 func (m memory) read(ctx context.Context, token reentrant.Token) (said []line, err error) {
-	err = m.under(ctx, token, func(tx *sql.Tx) error {
+	err = m.store.tokens.Do(ctx, m.store.db, m.conversation, token, func(tx *sql.Tx) error {
 		var text []byte
 		err := tx.QueryRowContext(ctx, `SELECT content FROM conversations WHERE name = ?`, m.conversation).Scan(&text)
 		if err != nil {
@@ -41,27 +40,8 @@ func (m memory) write(ctx context.Context, token reentrant.Token, said []line) e
 	if err != nil {
 		return err
 	}
-	return m.under(ctx, token, func(tx *sql.Tx) error {
+	return m.store.tokens.Do(ctx, m.store.db, m.conversation, token, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE conversations SET content = ? WHERE name = ?`, string(text), m.conversation)
 		return err
 	})
-}
-
-// under runs statements in a transaction that shows the token.
-func (m memory) under(ctx context.Context, token reentrant.Token, statements func(tx *sql.Tx) error) error {
-	tx, err := m.store.db.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("use conversation %s: %w", m.conversation, err)
-	}
-	defer func() { _ = tx.Rollback() }() // nothing after the commit
-	if err = m.store.tokens.Check(ctx, tx, m.conversation, token); err == nil {
-		err = statements(tx)
-	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		return fmt.Errorf("use conversation %s: %w", m.conversation, err)
-	}
-	return nil
 }
