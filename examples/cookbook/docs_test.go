@@ -85,11 +85,11 @@ func elsewhere(links []string) (others []string) {
 	return others
 }
 
-var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+var codeFence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
 // fences returns the code blocks of a language.
 func fences(text, language string) (all []string) {
-	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+	for _, block := range codeFence.FindAllStringSubmatch(text, -1) {
 		if block[1] == language {
 			all = append(all, block[2])
 		}
@@ -97,8 +97,8 @@ func fences(text, language string) (all []string) {
 	return all
 }
 
-func blocks(text string) []string { return fence.FindAllString(text, -1) }
-func prose(text string) string    { return fence.ReplaceAllString(text, "") }
+func blocks(text string) []string { return codeFence.FindAllString(text, -1) }
+func prose(text string) string    { return codeFence.ReplaceAllString(text, "") }
 
 // marks returns the first group of each match.
 func marks(text, pattern string) (all []string) {

@@ -8,14 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/fence"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
 func stock(t *testing.T, amount int) *sql.DB {
-	db := database(t, `CREATE TABLE stock (item TEXT PRIMARY KEY, amount INTEGER NOT NULL, token BIGINT NOT NULL)`)
-	_, err := db.ExecContext(t.Context(), `INSERT INTO stock VALUES ('lamp', ?, 0)`, amount)
+	db := database(t, `CREATE TABLE stock (item TEXT PRIMARY KEY, amount INTEGER NOT NULL)`)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO stock VALUES ('lamp', ?)`, amount)
 	require.NoError(t, err)
+	require.NoError(t, tokens.Create(t.Context(), db))
 	return db
 }
 
@@ -53,9 +55,9 @@ func TestAnOlderTokenIsRefused(t *testing.T) {
 	left, err := look(t.Context(), db, young, "lamp")
 	require.NoError(t, err)
 
-	require.ErrorIs(t, put(t.Context(), db, old, "lamp", 9), ErrOldToken, "the later holder's read is enough to refuse the write")
+	require.ErrorIs(t, put(t.Context(), db, old, "lamp", 9), fence.ErrStale, "the later holder's read is enough to refuse the write")
 	_, err = look(t.Context(), db, old, "lamp")
-	require.ErrorIs(t, err, ErrOldToken)
+	require.ErrorIs(t, err, fence.ErrStale)
 	require.NoError(t, put(t.Context(), db, young, "lamp", left-3))
 	assert.Equal(t, 7, number(t, db, `SELECT amount FROM stock`))
 }
