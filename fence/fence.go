@@ -85,10 +85,14 @@ func begin(ctx context.Context, token Token) error {
 	return ctx.Err()
 }
 
-// failed adds the operation and the resource to an error.
-func failed(op, resource string, err error) error {
+// failed adds the operation and the resource to an error, and the error of a context that has ended: clients of databases
+// do not always return it.
+func failed(ctx context.Context, op, resource string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) && !errors.Is(err, ErrStale) {
+		err = fmt.Errorf("%w: %w", ended, err)
 	}
 	return fmt.Errorf("fence: %s %s: %w", op, resource, err)
 }

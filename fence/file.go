@@ -40,7 +40,7 @@ func (f *File) Read(ctx context.Context, token Token) (data []byte, err error) {
 		}
 		return err
 	})
-	return data, failed("read", f.path, err)
+	return data, failed(ctx, "read", f.path, err)
 }
 
 // Write implements [Resource]. The token and the data are on the disk when it returns. A write that fails while the data
@@ -60,7 +60,7 @@ func (f *File) Write(ctx context.Context, token Token, data []byte) error {
 		}
 		return syncFolder(f.path)
 	})
-	return failed("write", f.path, err)
+	return failed(ctx, "write", f.path, err)
 }
 
 // locked runs a step under the lock of the second file, if that has seen no higher token.
@@ -72,7 +72,7 @@ func (f *File) locked(ctx context.Context, token Token, step func(seen seen) err
 	if err != nil {
 		return err
 	}
-	defer beside.Close() // which unlocks it
+	defer func() { _ = beside.Close() }() // which unlocks it
 	if err := lock(ctx, beside); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func TestACallWaitsForTheLockOfTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	other, err := os.Create(path + ".fence")
 	require.NoError(t, err)
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
 	file := fence.NewFile(path)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -32,13 +32,13 @@ func NewKey(client rueidis.Client, name string) *Key {
 // Read implements [Resource] with one script.
 func (k *Key) Read(ctx context.Context, token Token) ([]byte, error) {
 	data, err := k.run(ctx, token)
-	return data, failed("read", k.name, err)
+	return data, failed(ctx, "read", k.name, err)
 }
 
 // Write implements [Resource] with one script. A write that fails in Redis, for want of memory for example, shows no token.
 func (k *Key) Write(ctx context.Context, token Token, data []byte) error {
 	_, err := k.run(ctx, token, rueidis.BinaryString(data))
-	return failed("write", k.name, err)
+	return failed(ctx, "write", k.name, err)
 }
 
 // run shows a token, and then writes the data if there are any.

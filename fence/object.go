@@ -38,13 +38,13 @@ func NewObject(bucket Bucket, key string) *Object { return &Object{bucket, key} 
 // Read implements [Resource]. The first read with a token replaces the object, to show the token; later ones only read.
 func (o *Object) Read(ctx context.Context, token Token) ([]byte, error) {
 	data, err := o.change(ctx, token, func(data []byte) []byte { return data })
-	return data, failed("read", o.key, err)
+	return data, failed(ctx, "read", o.key, err)
 }
 
 // Write implements [Resource]. A Put that fails shows no token.
 func (o *Object) Write(ctx context.Context, token Token, data []byte) error {
 	_, err := o.change(ctx, token, func([]byte) []byte { return data })
-	return failed("write", o.key, err)
+	return failed(ctx, "write", o.key, err)
 }
 
 // change replaces the object, if it has seen no higher token, by one with this token and what next returns. If another

@@ -41,8 +41,8 @@ type Table struct {
 }
 
 // The statements, with the name of the table left open. A check writes the row even if its token stays, so that the row
-// is locked until the transaction ends, and a transaction with an older snapshot fails. Resources that differ in case are
-// different ones, which in MySQL needs a binary column.
+// is locked until the transaction ends. Resources that differ in case are different ones, which in MySQL needs a binary
+// column.
 var statements = map[Dialect]struct{ create, check string }{
 	Postgres: {
 		`CREATE TABLE IF NOT EXISTS %s (resource TEXT NOT NULL PRIMARY KEY, token BIGINT NOT NULL)`,
@@ -75,14 +75,14 @@ func NewTable(d Dialect, name string) *Table {
 // the database, and that of ctx if it ends first.
 func (t *Table) Create(ctx context.Context, db DB) error {
 	_, err := db.ExecContext(ctx, t.create)
-	return failed("create", t.name, err)
+	return failed(ctx, "create", t.name, err)
 }
 
 // Check shows a token to a resource, in one statement: from then on lower ones are refused. It returns ErrStale, or the
 // error of the database, and that of ctx if it ends first; roll the transaction back then. A resource is at most 255 bytes
 // in MySQL. The first check of a resource makes its row.
 //
-// In a transaction Check comes first, before anything is read. Other checks of the resource wait until the transaction
+// In a transaction Check comes first, before anything is read: MySQL would go on to show the state of the first read. Other checks of the resource wait until the transaction
 // ends. So a transaction that commits has read and written under a token that no later holder had overtaken, and a later
 // holder sees all of it. One that is rolled back has shown no token: what it read must not be used.
 //
@@ -92,17 +92,17 @@ func (t *Table) Check(ctx context.Context, db DB, resource string, token Token) 
 	if err == nil {
 		err = t.show(ctx, db, resource, token)
 	}
-	return failed("check", resource, err)
+	return failed(ctx, "check", resource, err)
 }
 
 // Do runs fn in a transaction that begins with [Table.Check]. It commits if fn returns nil, and otherwise rolls back and
 // returns fn's error. It returns ErrStale, before fn runs, or the error of the database, after which the transaction may
-// have been committed; doing the same again under the same hold is right if that does no harm. If ctx ends first, its
-// error is returned and the transaction is rolled back.
+// have been committed; doing the same again under the same hold is right if that does no harm. If ctx ends before the
+// commit, the transaction is rolled back and the context's error is returned.
 func (t *Table) Do(ctx context.Context, db *sql.DB, resource string, token Token, fn func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return failed("begin a transaction for", resource, err)
+		return failed(ctx, "begin a transaction for", resource, err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after the commit
 	if err := t.Check(ctx, tx, resource, token); err != nil {
@@ -111,7 +111,7 @@ func (t *Table) Do(ctx context.Context, db *sql.DB, resource string, token Token
 	if err := fn(tx); err != nil {
 		return err
 	}
-	return failed("commit the transaction for", resource, tx.Commit())
+	return failed(ctx, "commit the transaction for", resource, tx.Commit())
 }
 
 func (t *Table) show(ctx context.Context, db DB, resource string, token Token) error {

@@ -206,6 +206,16 @@ func TestAnErrorInATransactionIsReturnedAsItIs(t *testing.T) {
 	require.ErrorIs(t, d.tokens().Do(t.Context(), db, "the row", 5, func(*sql.Tx) error { panic("it must not run") }), fence.ErrStale)
 }
 
+func TestATransactionEndsWithItsContext(t *testing.T) {
+	eachServer(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := d.tokens().Do(ctx, db, "the row", 7, func(*sql.Tx) error { cancel(); return nil })
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, d.tokens().Check(t.Context(), db, "the row", 6), "7 was rolled back")
+	})
+}
+
 // A transaction that is rolled back has shown no token.
 func TestARollbackTakesTheTokenBack(t *testing.T) {
 	eachServer(t, func(t *testing.T, d *database) {
