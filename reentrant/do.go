@@ -28,6 +28,21 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	return l.run(ctx, fn)
 }
 
+// DoValue calls fn by do, and returns what fn returns: a Do for functions with a result. do is a method such as [Lock.Do],
+// [RWLock.Do], [RWLock.RDo] or [MultiLock.Do], and decides everything else:
+//
+//	balance, err := reentrant.DoValue(ctx, account.Do, func(ctx context.Context) (int, error) { … })
+//
+// The error is do's. So it may come with a value: fn returned that, and then the hold was lost, or Unlock failed. If do did
+// not call fn, since ctx had ended for instance, the value is zero.
+func DoValue[T any](ctx context.Context, do func(ctx context.Context, fn func(ctx context.Context) error) error, fn func(ctx context.Context) (T, error)) (value T, err error) {
+	err = do(ctx, func(ctx context.Context) (err error) {
+		value, err = fn(ctx)
+		return err
+	})
+	return value, err
+}
+
 // TryDo is [Lock.Do] with [Lock.TryLock] for Lock: it runs fn if the lock is free (or the caller's own), and reports
 // whether it did. It returns false and no error if another owner has the lock; false and TryLock's error if that
 // failed; true and the error that Do would return if fn was called.

@@ -17,6 +17,35 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
+func TestDoValueReturnsWhatTheFunctionReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l, rw := s.NewLock("x"), s.NewRWLock("y")
+		failed := errors.New("failed")
+		for name, do := range map[string]func(context.Context, func(context.Context) error) error{
+			"Lock.Do": l.Do, "RWLock.Do": rw.Do, "RWLock.RDo": rw.RDo, "MultiLock.Do": reentrant.NewMultiLock(l).Do,
+		} {
+			n, err := reentrant.DoValue(t.Context(), do, func(context.Context) (int, error) { return 7, nil })
+			assert.NoError(t, err, name)
+			assert.Equal(t, 7, n, name)
+			n, err = reentrant.DoValue(t.Context(), do, func(context.Context) (int, error) { return 8, failed })
+			assert.ErrorIs(t, err, failed, name)
+			assert.Equal(t, 8, n, name)
+			n, err = reentrant.DoValue(ended(), do, func(context.Context) (int, error) { t.Error("fn runs"); return 9, nil })
+			assert.ErrorIs(t, err, context.Canceled, name)
+			assert.Zero(t, n, name)
+		}
+		n, err := reentrant.DoValue(t.Context(), l.Do, func(ctx context.Context) (int, error) {
+			b.Flush()
+			<-ctx.Done()
+			return 7, nil
+		})
+		assert.ErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, 7, n, "fn has done its work")
+	})
+}
+
 func TestTryDoRunsOnlyWithTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

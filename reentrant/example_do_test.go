@@ -3,6 +3,7 @@ package reentrant_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/redisbackend/redistest"
@@ -44,6 +45,48 @@ func ExampleLock_TryDo() {
 	// Output:
 	// the other ran: false <nil>
 	// replica 1 ran: true <nil>
+}
+
+// A section with a result.
+func ExampleDoValue() {
+	session, stop := exampleSession()
+	defer stop()
+	invoices, last := session.NewLock("invoices"), 41
+	number, err := reentrant.DoValue(context.Background(), invoices.Do, func(context.Context) (int, error) {
+		last++
+		return last, nil
+	})
+	fmt.Println(number, err)
+	// Output: 42 <nil>
+}
+
+// The state of a lock in a line of a log.
+func ExampleState() {
+	session, stop := exampleSession()
+	defer stop()
+	ctx := reentrant.WithOwner(context.Background(), "worker 7")
+	report := session.NewLock("report")
+	_ = report.Do(ctx, func(ctx context.Context) error {
+		state, err := report.Inspect(ctx)
+		before, _, _ := strings.Cut(state.String(), " of session") // a random id
+		fmt.Println(before, err)
+		return err
+	})
+	// Output: held once by owner ~worker 7 <nil>
+}
+
+// A session that closes the backend below it.
+func ExampleWithAfterClose() {
+	redis, err := redistest.New()
+	if err != nil {
+		panic(err)
+	}
+	session, err := reentrant.NewSession(redis.Backend(), reentrant.WithAfterClose(redis.Close))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(session.Close(context.Background()))
+	// Output: <nil>
 }
 
 // The first printer that becomes free, within a second.

@@ -191,6 +191,12 @@ var lockRows = []row{
 	{name: "Lock.Do-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Do(c.ctx, nothing)) }},
 	{name: "Lock.Do-held", bound: boundCtxAndUnlock, state: stateHeld, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Do(c.ctx, nothing)) }},
 	{name: "Lock.Do-taken", bound: boundCtxAndUnlock, state: stateTaken, waits: true, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Do(c.ctx, nothing)) }},
+	{name: "DoValue-free", bound: boundCtxAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) {
+		return reentrant.DoValue(c.ctx, c.lock.Do, func(ctx context.Context) (bool, error) { return true, nothing(ctx) })
+	}},
+	{name: "DoValue-taken", bound: boundCtxAndUnlock, state: stateTaken, waits: true, sends: true, again: true, call: func(c *cell) (bool, error) {
+		return reentrant.DoValue(c.ctx, c.lock.Do, func(ctx context.Context) (bool, error) { return true, nothing(ctx) })
+	}},
 	{name: "Lock.TryDo-free", bound: boundCommandAndUnlock, sends: true, call: func(c *cell) (bool, error) { return c.lock.TryDo(c.ctx, nothing) }},
 	{name: "Lock.TryDo-taken", bound: boundOneCommand, state: stateTaken, busy: true, sends: true, call: func(c *cell) (bool, error) { return c.lock.TryDo(c.ctx, nothing) }},
 	{name: "Lock.TryDoFor-free", bound: boundLimitAndUnlock, sends: true, again: true, call: func(c *cell) (bool, error) { return c.lock.TryDoFor(c.ctx, cellPatience, nothing) }},
@@ -313,6 +319,7 @@ var lockRows = []row{
 	{name: "DeadlockError.Error", bound: boundAtOnce, call: func(*cell) (bool, error) { return (&reentrant.DeadlockError{}).Error() != "", nil }},
 	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(backend.Token).Scan(int64(7))) }},
 	{name: "Token.Value", bound: boundAtOnce, call: func(*cell) (bool, error) { _, err := backend.Token(7).Value(); return done(err) }},
+	{name: "State.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.State{}.String() != "", nil }},
 	{name: "EventKind.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.EventLost.String() != "", nil }},
 	{name: "Mode.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.ModeRead.String() != "", nil }},
 
@@ -328,6 +335,7 @@ var lockRows = []row{
 	{name: "WithDeadlockDetection", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithDeadlockDetection()) }},
 	{name: "WithExplicitOwners", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithExplicitOwners()) }},
 	{name: "WithName", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithName("web")) }},
+	{name: "WithAfterClose", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithAfterClose(func() {})) }},
 	{name: "WithLogger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLogger(slog.New(slog.DiscardHandler))) }},
 	{name: "WithObserver", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithObserver(nil)) }},
 	{name: "WithFixedLease", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithFixedLease(cellLease)) }},
@@ -375,6 +383,6 @@ var apiTypes = map[string]reflect.Type{
 	"Condition": reflect.TypeFor[*reentrant.Condition](), "MultiLock": reflect.TypeFor[*reentrant.MultiLock](),
 	"Token": reflect.TypeFor[*backend.Token](), "Owner": reflect.TypeFor[reentrant.Owner](), "Error": reflect.TypeFor[*reentrant.Error](),
 	"DeadlockError": reflect.TypeFor[*reentrant.DeadlockError](), "EventKind": reflect.TypeFor[reentrant.EventKind](), "Mode": reflect.TypeFor[reentrant.Mode](),
-	"Locker": reflect.TypeFor[sync.Locker](),
+	"Locker": reflect.TypeFor[sync.Locker](), "State": reflect.TypeFor[reentrant.State](),
 	"RWLock": reflect.TypeFor[*reentrant.RWLock](), "Semaphore": reflect.TypeFor[*reentrant.Semaphore](), "Slot": reflect.TypeFor[reentrant.Slot](),
 }

@@ -137,6 +137,18 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.Logger = l }
 // Default: none, which costs nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.Observer = o } }
 
+// WithAfterClose makes the session call f once, when it has ended and needs its backend no more: to close a backend, or the
+// client below it, that only this session uses. That is before [Session.Close] returns, unless the session ends in the
+// background, because the context of Close ended first. Given several times, each f is called, in that order. No f is called
+// if NewSession fails. Default: nothing is called.
+func WithAfterClose(f func()) Option {
+	return func(c *config) {
+		if f != nil {
+			c.AfterClose = append(c.AfterClose, f)
+		}
+	}
+}
+
 // newConfig applies the options, and checks each of them and their relations.
 func newConfig(opts []Option) (config, error) {
 	c := config{Jitter: rand.N[time.Duration], Ahead: lease.Ahead}

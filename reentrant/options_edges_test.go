@@ -70,6 +70,8 @@ var optionEdges = map[string]optionEdge{
 	"WithLogger-nil":        plain(reentrant.WithLogger(nil)),
 	"WithObserver":          plain(reentrant.WithObserver(&diary{})),
 	"WithObserver-nil":      plain(reentrant.WithObserver(nil)),
+	"WithAfterClose":        plain(reentrant.WithAfterClose(func() {})),
+	"WithAfterClose-nil":    plain(reentrant.WithAfterClose(nil)),
 }
 
 // Every option works with every number, or is refused with an error that names it.

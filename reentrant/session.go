@@ -283,6 +283,9 @@ func (s *session) end(hurried bool) {
 	s.core.LogWriter.Finish()
 	s.core.Deadlines.Close()
 	s.endErr = core.WrapUnavailable(context.Background(), s.core.Conn.Close())
+	for _, f := range s.core.Config.AfterClose {
+		f()
+	}
 }
 
 // awaitHolders waits until all holders have unlocked. It returns false if the context of a Close ended first.

@@ -27,6 +27,7 @@ type Config struct {
 	Linger         time.Duration
 	Logger         *slog.Logger
 	Observer       Observer
+	AfterClose     []func()                               // called in order when the session has ended
 	Jitter         func(most time.Duration) time.Duration // rand.N; fixed in scenario tests
 	Ahead          func(since time.Time) time.Duration    // lease.Ahead; tests suspend the machine
 }
