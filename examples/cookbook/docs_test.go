@@ -44,9 +44,9 @@ func TestASnippetThatDiffersIsFound(t *testing.T) {
 
 // Names that a guide mentions in passing exist too: `lock.Verify(ctx)`, `reentrant.ErrLost`, `WithLease(d)`.
 func TestEveryNameInPassingExists(t *testing.T) {
-	ours := exported(t, "reentrant", "redisbackend", "redisbackend/redistest", "backend", "backend/backendtest")
+	ours := exported(t, ".", "reentrant", "redisbackend", "redisbackend/redistest", "backend", "backend/backendtest")
 	span := regexp.MustCompile("`[^`\n]+`")
-	name := regexp.MustCompile(`\b(?:lock|session|condition|both|reentrant|redisbackend|redistest|backendtest|server)\.([A-Z]\w*)|(?:^|[^.\w])(With[A-Z]\w*)`)
+	name := regexp.MustCompile(`\b(?:lock|session|condition|both|reentrant|redisbackend|redistest|backendtest|server|relock)\.([A-Z]\w*)|(?:^|[^.\w])(With[A-Z]\w*)`)
 	for _, guide := range guides[2:] {
 		found := 0
 		for _, code := range span.FindAllString(text(t, guide), -1) {

@@ -6,20 +6,18 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
 
 // Run opens a session, does the program's work with it, and gives back what is still held.
 func Run(ctx context.Context, url string, work func(ctx context.Context, session *reentrant.Session) error) error {
-	backend, err := redisbackend.Open(ctx, url, redisbackend.WithPrefix("lock:")) // no other data is under lock:
+	session, err := relock.Open(ctx, url,
+		relock.WithBackend(redisbackend.WithPrefix("lock:")), // no other data is under lock:
+		relock.WithSession(reentrant.WithLogger(slog.Default())))
 	if err != nil {
 		return err // the server's own words: wrong address, wrong password
-	}
-	defer backend.Close()
-	session, err := reentrant.NewSession(backend, reentrant.WithLogger(slog.Default()))
-	if err != nil {
-		return err
 	}
 	err = work(ctx, session)
 	// ctx may have ended: that is how programs are asked to stop. Holders get five more seconds.

@@ -3,21 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/redisbackend/redistest"
-	"github.com/relock-go/relock/reentrant"
 )
 
 func main() {
 	ctx := context.Background()
-	redis, err := redistest.New() // an embedded Redis, for tests and first tries
+	session, err := relock.Open(ctx, redistest.URL()) // an embedded Redis; yours is at "redis://localhost:6379"
 	if err != nil {
-		panic(err)
-	}
-	defer redis.Close()
-	session, err := reentrant.NewSession(redis.Backend()) // one per process
-	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	defer session.Close(ctx)
 	account := session.NewLock("account:7")

@@ -64,6 +64,18 @@ func New() (*Server, error) {
 	return s.open()
 }
 
+// URL returns the URL of a server of this process's own: the first call starts it, and it lives as long as the process. It
+// is for a first try, in the place of the URL of a real Redis. URL panics where [New] returns an error.
+func URL() string { return own().URL() }
+
+var own = sync.OnceValue(func() *Server {
+	s, err := New()
+	if err != nil {
+		panic(err)
+	}
+	return s
+})
+
 // InBubble starts a server in the bubble of testing/synctest in which it is called. It is closed when the bubble's test
 // ends. The server has no address: its connections are made in memory, so nothing waits for the network, and the clock
 // of its keys and scripts is the bubble's. All sessions must be opened in the bubble and closed before the test ends;
@@ -155,9 +167,13 @@ func (s *Server) idle() bool {
 	return false
 }
 
-// Addr is the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens it with
-// redisbackend.Open(ctx, "redis://"+address).
+// Addr is the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens it by
+// its URL.
 func (s *Server) Addr() string { return s.redis.Addr() }
+
+// URL is the address as relock.Open and redisbackend.Open take it, such as redis://127.0.0.1:40123. In a bubble there is
+// none.
+func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 // Client is a client of the server. It is closed with the server.
 func (s *Server) Client() rueidis.Client { return s.client }

@@ -1,0 +1,89 @@
+// Package relock opens sessions on Redis. What a session can do is in package reentrant, and what it asks of Redis in
+// package redisbackend:
+//
+//	session, err := relock.Open(ctx, "redis://localhost:6379")
+//	if err != nil {
+//		return err
+//	}
+//	defer session.Close(context.Background())
+//	err = session.NewLock("account:7").Do(ctx, func(ctx context.Context) error { … })
+package relock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// An Option sets a property of the backend or of the session.
+type Option func(*options)
+
+type options struct {
+	backend []redisbackend.Option
+	session []reentrant.Option
+}
+
+// WithBackend adds options of the backend, such as redisbackend.WithPrefix("lock:").
+func WithBackend(opts ...redisbackend.Option) Option {
+	return func(o *options) { o.backend = append(o.backend, opts...) }
+}
+
+// WithSession adds options of the session, such as reentrant.WithLogger(slog.Default()).
+func WithSession(opts ...reentrant.Option) Option {
+	return func(o *options) { o.session = append(o.session, opts...) }
+}
+
+// Open connects to the Redis at url and opens a session there: redis://[user:password@]host[:port][/db], or rediss:// for
+// TLS. The session's Close closes the connections, too. A program needs one session for all its locks.
+//
+// It is redisbackend.Open and reentrant.NewSession in one, for a program that uses neither the backend nor its client
+// otherwise, and their errors are its own: a wrong address, password or right is an error now, in the server's words and
+// without the password. If ctx ends first, Open returns its error at once, and closes in the background what it has opened.
+// For the session ctx has no meaning.
+func Open(ctx context.Context, url string, opts ...Option) (*reentrant.Session, error) {
+	var o options
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("relock: Open: option %d is nil", i+1)
+		}
+		opt(&o)
+	}
+	redis, err := redisbackend.Open(ctx, url, o.backend...)
+	if err != nil {
+		return nil, err
+	}
+	opened := make(chan opening, 1)
+	go func() { opened <- open(redis, o.session) }()
+	select {
+	case r := <-opened:
+		return r.session, r.err
+	case <-ctx.Done():
+		go func() { (<-opened).abandon() }()
+		return nil, fmt.Errorf("relock: Open: %w", ctx.Err())
+	}
+}
+
+// An opening is the result of opening a session, which takes no context.
+type opening struct {
+	session *reentrant.Session
+	err     error
+}
+
+// open opens a session that closes its backend.
+func open(redis *redisbackend.Backend, opts []reentrant.Option) opening {
+	session, err := reentrant.NewSession(redis, append(slices.Clone(opts), reentrant.WithAfterClose(redis.Close))...)
+	if err != nil {
+		redis.Close()
+	}
+	return opening{session, err}
+}
+
+// abandon closes a session that came too late.
+func (o opening) abandon() {
+	if o.err == nil {
+		_ = o.session.Close(context.Background()) // it has no locks
+	}
+}
