@@ -63,7 +63,12 @@ func (p Place[K]) Waits() bool { return p.w != nil }
 
 // Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.
-func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
+func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] { return q.ReserveWithin(owner, mode, 0) }
+
+// ReserveWithin is [Queue.Reserve] for a claim that does not wait behind most others, as [Queue.Queued] counts them: the
+// place's Wait then returns [Full] at once. Claims of the owner that has the baton at the moment are let in with it, and
+// never Full. A most of 0 is no limit.
+func (q *Queue[K]) ReserveWithin(owner K, mode Mode, most int) (p Place[K]) {
 	q.mu.Lock()
 	if mode&Barging != 0 {
 		q.overtakeLocked()
@@ -77,6 +82,8 @@ func (q *Queue[K]) Reserve(owner K, mode Mode) (p Place[K]) {
 	case p.got == Reentered:
 	case q.shut:
 		p.got = Cancelled
+	case most > 0 && owner != q.owner && q.queuedLocked() >= most:
+		p.got = Full
 	default:
 		p.w = q.enqueueLocked(owner, mode, mode&First != 0)
 	}

@@ -17,7 +17,8 @@ func closedDone() <-chan struct{} {
 func TestOutcomesHaveNames(t *testing.T) {
 	for want, o := range map[string]Outcome{
 		"claimed": Claimed, "reentered": Reentered, "busy": Busy, "cancelled": Cancelled, "timed out": TimedOut,
-		"Outcome(0)": 0, "Outcome(6)": 6, "Outcome(-1)": -1,
+		"full":       Full,
+		"Outcome(0)": 0, "Outcome(7)": 7, "Outcome(-1)": -1,
 	} {
 		require.Equal(t, want, o.String())
 	}

@@ -42,12 +42,17 @@ func (q *Queue[K]) Waiters() []K {
 // the baton after a [Queue.Pass].
 func (q *Queue[K]) Queued() int {
 	q.mu.Lock()
-	n := q.line.Len
-	if q.arriving {
-		n++
-	}
+	n := q.queuedLocked()
 	q.unlock()
 	return n
+}
+
+// queuedLocked is Queued. q.mu is held.
+func (q *Queue[K]) queuedLocked() int {
+	if q.arriving {
+		return q.line.Len + 1
+	}
+	return q.line.Len
 }
 
 // QueuedOwners returns the owners of the claims that Queued counts, longest waiter first. A shared owner is listed once for

@@ -16,6 +16,8 @@ const (
 	Cancelled
 	// TimedOut says that timeout delivered before the caller's turn came.
 	TimedOut
+	// Full says that getting the baton needs a wait, and that as many wait already as the claim allows.
+	Full
 )
 
 var outcomeNames = [...]string{
@@ -24,11 +26,12 @@ var outcomeNames = [...]string{
 	Busy:      "busy",
 	Cancelled: "cancelled",
 	TimedOut:  "timed out",
+	Full:      "full",
 }
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {
-	if o < Claimed || o > TimedOut {
+	if o < Claimed || o > Full {
 		return fmt.Sprintf("Outcome(%d)", int8(o))
 	}
 	return outcomeNames[o]

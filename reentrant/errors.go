@@ -37,6 +37,9 @@ var (
 	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.
 	ErrNoQuorum = backend.ErrNoQuorum
+	// ErrQueueFull is returned at once, with WithMaxWaiting, when as many callers of this process wait already as that allows.
+	// The caller has nothing, and nothing was sent.
+	ErrQueueFull = core.ErrQueueFull
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = core.ErrNoOwner
 )

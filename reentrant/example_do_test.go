@@ -2,7 +2,9 @@ package reentrant_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -73,6 +75,29 @@ func ExampleState() {
 		return err
 	})
 	// Output: held once by owner ~worker 7 <nil>
+}
+
+// A caller that finds one waiting already does not join the queue.
+func ExampleWithMaxWaiting() {
+	session, stop := exampleSession()
+	defer stop()
+	ctx := context.Background()
+	report := session.NewLock("report", reentrant.WithMaxWaiting(1))
+	err := report.Do(reentrant.WithOwner(ctx, "first"), func(context.Context) error {
+		waits, leave := context.WithCancel(reentrant.WithOwner(ctx, "second"))
+		defer leave()
+		go report.Do(waits, func(context.Context) error { return nil })
+		for report.QueueLength() == 0 {
+			runtime.Gosched()
+		}
+		err := report.Lock(reentrant.WithOwner(ctx, "third"))
+		fmt.Println(errors.Is(err, reentrant.ErrQueueFull), err)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// true reentrant: lock "report": queue full: 1 waits already
+	// <nil>
 }
 
 // A session that closes the backend below it.

@@ -64,6 +64,9 @@ func (l *Lock) apply(opts []LockOption) error {
 		}
 		opt(l)
 	}
+	if n := l.handle.MaxWaiting; n < 0 {
+		return fmt.Errorf("WithMaxWaiting(%d): must not be negative", n)
+	}
 	return nil
 }
 
@@ -83,7 +86,7 @@ func (l *Lock) Name() string { return l.handle.Name }
 // ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last one, if any. If the deadline of
 // ctx passed while another owner had the lock, the error names that ([Error.Holders]): Lock takes up to 20 ms more to ask. When the server
 // refuses, Lock returns the server's error at once ([Refused]). Other errors include [ErrClosed], [ErrTooManyHolds],
-// [ErrWrongKind], [ErrNoOwner], and [ErrLost] if the owner's hold is lost during re-entry. After an error the owner
+// [ErrWrongKind], [ErrNoOwner], [ErrQueueFull] with [WithMaxWaiting], and [ErrLost] if the owner's hold is lost during re-entry. After an error the owner
 // holds nothing that it did not hold before. What the server may still have is released in the background, and expires
 // with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {

@@ -47,7 +47,7 @@ func (l *Lock) mismatch(m *Lock) error {
 	case l.handle.Name != m.handle.Name:
 	case l.session != m.session:
 		return errors.New("of different sessions: they have no order")
-	case l.handle.Fixed != m.handle.Fixed || l.handle.Unfair != m.handle.Unfair:
+	case l.handle.Fixed != m.handle.Fixed || l.handle.Unfair != m.handle.Unfair || l.handle.MaxWaiting != m.handle.MaxWaiting:
 		return errors.New("with different options: only one of them can decide")
 	}
 	return nil

@@ -249,3 +249,17 @@ func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.handl
 // Locks of equal name share one queue. If they differ in this, waiters of those made with WithFairness(true), the
 // default, are still never overtaken by others of their process.
 func WithFairness(fair bool) LockOption { return func(l *Lock) { l.handle.Unfair = !fair } }
+
+// WithMaxWaiting bounds the queue in this process: a caller that would have to wait while n callers of this session wait for
+// the lock already gets [ErrQueueFull] at once, whatever time its context leaves it. Under more load than a lock can serve, an
+// unbounded queue grows until each caller's time is up before its turn comes, and no work is done. It is an option of
+// [Session.NewRWLock] and [Session.NewSemaphore], too. Zero, the default, is no bound.
+//
+// Those who wait are those that [Lock.QueueLength] counts, including the one that asks the server. Of an RWLock or a
+// Semaphore, callers wait also while the session asks for its first units: let n be no less than the callers that may come at
+// once. The bound belongs to the wait, and not to the lock: Locks of equal name may have different ones. Owners
+// that have the lock re-enter it, and [Condition.Await] and [Lock.Resume] take it again, whatever the bound is. TryLock and
+// the other tries without a time limit do not wait, and so return false.
+//
+// Callers of other processes do not count: the server would have to be asked before each wait.
+func WithMaxWaiting(n int) LockOption { return func(l *Lock) { l.handle.MaxWaiting = n } }

@@ -59,7 +59,10 @@ var optionEdges = map[string]optionEdge{
 	"WithFixedLease":       {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
 	"WithFixedLease-cohort": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) },
 		beside: []reentrant.Option{reentrant.WithCohort()}},
-	"WithFairness":          {lock: func(n int64) reentrant.LockOption { return reentrant.WithFairness(n == 1) }},
+	"WithFairness": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFairness(n == 1) }},
+	"WithMaxWaiting": {lock: func(n int64) reentrant.LockOption {
+		return reentrant.WithMaxWaiting(int(n))
+	}},
 	"WithCohort":            plain(reentrant.WithCohort()),
 	"WithExplicitOwners":    plain(reentrant.WithExplicitOwners()),
 	"WithDeadlockDetection": plain(reentrant.WithDeadlockDetection()),

@@ -53,6 +53,7 @@ func (sn *sharedName) bind(opts []LockOption) {
 		sn.invalid = fmt.Errorf("WithFairness(false): %w for shared holds", errors.ErrUnsupported)
 		return
 	}
+	sn.handle.MaxWaiting = l.handle.MaxWaiting
 	sn.handle.Remote, sn.invalid = sn.session.core.Conn.Bind(sn.handle.Name)
 	if sn.invalid == nil {
 		if _, ok := sn.handle.Remote.(backend.Sharer); !ok {

@@ -25,6 +25,8 @@ const (
 	TimedOut
 	// Expelled says that the queue sent the claim away, by Shut or Expel.
 	Expelled
+	// Full says that the claim would have to wait, and that as many wait already as it allows.
+	Full
 )
 
 var outcomeNames = [...]string{
@@ -37,11 +39,12 @@ var outcomeNames = [...]string{
 	Cancelled: "cancelled",
 	TimedOut:  "timed out",
 	Expelled:  "expelled",
+	Full:      "full",
 }
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {
-	if o < Admitted || o > Expelled {
+	if o < Admitted || o > Full {
 		return fmt.Sprintf("Outcome(%d)", int8(o))
 	}
 	return outcomeNames[o]

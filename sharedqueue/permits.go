@@ -56,14 +56,19 @@ func (p *Permits) Try(n int) (o Outcome, changed bool) {
 // goes on with Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that
 // matters. life is what [Permits.Life] was when the permits were taken: they are lost when it has changed.
 func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
-	return p.EnterFor(nil, n, mode)
+	return p.EnterFor(nil, n, mode, 0)
 }
 
-// EnterFor is Enter for a call, which the report of the admission has ([Change]).
-func (p *Permits) EnterFor(call any, n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
+// EnterFor is Enter for a call, which the report of the admission has ([Change]), and which does not wait behind most others:
+// the outcome is then [Full]. A most of 0 is no limit.
+func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)
-	if o == Busy && (mode&Once == 0 || p.line.Len == 0 && p.withinLocked(n)) {
+	switch {
+	case o != Busy || mode&Once != 0 && (p.line.Len > 0 || !p.withinLocked(n)):
+	case most > 0 && p.line.Len >= most:
+		o = Full
+	default:
 		head := p.line.add(call, struct{}{}, n, mode&Once)
 		p.headLocked(head)
 		w, o = (*PermitWaiter)(head), Waiting

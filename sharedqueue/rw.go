@@ -99,11 +99,12 @@ func (rw *RW[O]) TryWrite(owner O) (o Outcome, changed bool) {
 // Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
 // owners of this process. life is that of TryRead.
 func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
-	return rw.EnterFor(nil, owner, mode)
+	return rw.EnterFor(nil, owner, mode, 0)
 }
 
-// EnterFor is Enter for a call, which the report of the admission has ([Change]).
-func (rw *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
+// EnterFor is Enter for a call, which the report of the admission has ([Change]), and which does not wait behind most others:
+// the outcome is then [Full]. A most of 0 is no limit.
+func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {
 			return o, nil, life, false
@@ -111,7 +112,11 @@ func (rw *RW[O]) EnterFor(call any, owner O, mode Mode) (o Outcome, w *Waiter[O]
 	}
 	rw.mu.Lock()
 	o, life = rw.claimLocked(call, owner, mode), rw.life.Load()
-	if o == Busy && (mode&Once == 0 || !rw.blockedLocked(mode)) {
+	switch {
+	case o != Busy || mode&Once != 0 && rw.blockedLocked(mode):
+	case most > 0 && rw.line.Len >= most:
+		o = Full
+	default:
 		w, o = rw.lineUpLocked(call, owner, mode)
 	}
 	return o, w, life, rw.unlock(o)

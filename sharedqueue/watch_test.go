@@ -20,7 +20,7 @@ func TestAWatchedQueueReportsItsChangesInOrder(t *testing.T) {
 	})
 	q.Settle(sharedqueue.Terms{Units: sharedqueue.All, Until: time.Hour, First: 10, Last: 20})
 	enter := func(owner string, mode sharedqueue.Mode) *sharedqueue.Waiter[string] {
-		_, w, _, _ := q.EnterFor("by "+owner, owner, mode)
+		_, w, _, _ := q.EnterFor("by "+owner, owner, mode, 0)
 		return w
 	}
 	require.Nil(t, enter("a", sharedqueue.Write))
@@ -50,8 +50,8 @@ func TestWatchedPermitsAreReportedInOrder(t *testing.T) {
 	var seen []string
 	q.Watch(func(c sharedqueue.Change[struct{}]) { seen = append(seen, fmt.Sprint(c.Outcome, c.Permits, c.Call)) })
 	q.Settle(sharedqueue.Terms{Units: 3, Until: time.Hour})
-	q.EnterFor("a", 2, sharedqueue.Read)
-	q.EnterFor("b", 2, sharedqueue.Read)
+	q.EnterFor("a", 2, sharedqueue.Read, 0)
+	q.EnterFor("b", 2, sharedqueue.Read, 0)
 	q.Exit(1)
 	q.Exit(2)
 	left := sharedqueue.Outcome(0)

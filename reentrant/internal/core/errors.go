@@ -15,8 +15,17 @@ var (
 	ErrLost         = errors.New("lost while it was held")
 	ErrClosed       = errors.New("session closed")
 	ErrTooManyHolds = errors.New("maximum hold count exceeded")
+	ErrQueueFull    = errors.New("queue full")
 	ErrNoOwner      = errors.New("no owner in the context, and the session takes only explicit owners (WithOwner)")
 )
+
+// QueueFull returns the error of a call that does not wait behind n others.
+func QueueFull(n int) error {
+	if n == 1 {
+		return fmt.Errorf("%w: 1 waits already", ErrQueueFull)
+	}
+	return fmt.Errorf("%w: %d wait already", ErrQueueFull, n)
+}
 
 // MergeOutcome returns err, the latest error of several tries, or last if there is none. If the outcome of the earlier error
 // last is unknown, so is that of the result.

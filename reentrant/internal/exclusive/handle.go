@@ -17,13 +17,14 @@ import (
 
 // A Handle is what a Lock knows of its lock. Locks of equal name may differ in the lease and in fairness.
 type Handle struct {
-	Room      *Room
-	Name      string
-	Remote    backend.Remote
-	Fixed     time.Duration // the lease of each hold, if it is a fixed one
-	Unfair    bool
-	lazyID    atomic.Uint32         // see id
-	lastState atomic.Pointer[State] // with which a cohort's owner last got it: a hint for ReenterFast
+	Room       *Room
+	Name       string
+	Remote     backend.Remote
+	Fixed      time.Duration // the lease of each hold, if it is a fixed one
+	Unfair     bool
+	MaxWaiting int                   // how many may wait in this session before a call that would have to; 0: any number
+	lazyID     atomic.Uint32         // see id
+	lastState  atomic.Pointer[State] // with which a cohort's owner last got it: a hint for ReenterFast
 }
 
 // NotifierOf returns the notifier of an owner's hold; nil if it has none.
@@ -189,7 +190,7 @@ func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
 	}
-	got := st.enter(ctx, owner, t)
+	got := st.enter(ctx, owner, t, l.MaxWaiting)
 	if got == localqueue.Claimed {
 		return st.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
@@ -197,6 +198,8 @@ func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	switch {
 	case got == localqueue.Reentered:
 		return st.reenter(ctx, owner, t)
+	case got == localqueue.Full:
+		return false, core.QueueFull(l.MaxWaiting)
 	case got != localqueue.Cancelled:
 		return false, st.checkCleanUp()
 	case ctx.Err() != nil:
@@ -229,8 +232,8 @@ func (l *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (b
 	return st.reenter(ctx, owner, t)
 }
 
-// enter enters the local queue, and waits in it if the try waits.
-func (st *State) enter(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
+// enter enters the local queue, and waits in it if the try waits, but not behind most others.
+func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) localqueue.Outcome {
 	mode := queueMode(owner)
 	if t.Barges {
 		mode |= localqueue.Barging
@@ -241,7 +244,7 @@ func (st *State) enter(ctx context.Context, owner core.Owner, t *Try) localqueue
 	if ctx.Err() != nil {
 		return localqueue.Cancelled
 	}
-	place := st.Queue.Reserve(owner, mode)
+	place := st.Queue.ReserveWithin(owner, mode, most)
 	if st.watched.Load() {
 		st.noteWaiter(owner)
 	}

@@ -274,7 +274,7 @@ func (st *State) shareNotifier(notifier *core.LossNotifier) {
 // owner waits.
 func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outcome {
 	if w.l.Unfair {
-		return w.st.enter(ctx, w.Owner, back)
+		return w.st.enter(ctx, w.Owner, back, 0)
 	}
 	return w.st.wait(ctx, w.Owner, w.reserve(), back)
 }

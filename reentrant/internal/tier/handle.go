@@ -27,6 +27,7 @@ type Handle struct {
 	Name       string
 	Kind       backend.ShareKind
 	Remote     backend.Remote
+	MaxWaiting int                       // how many may wait in this session before a call that would have to; 0: any number
 	latest     atomic.Pointer[share.Ref] // of the session's part that the handle used last
 }
 
@@ -85,7 +86,7 @@ func (h *Handle) Find() *share.Name {
 
 // A localQueue is the queue in which the callers of one session wait for a name.
 type localQueue[K any, O comparable] interface {
-	EnterFor(call any, claim K, mode sharedqueue.Mode) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
+	EnterFor(call any, claim K, mode sharedqueue.Mode, most int) (o sharedqueue.Outcome, w *sharedqueue.Waiter[O], life uint64, look bool)
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
@@ -115,7 +116,7 @@ func passQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Nam
 
 // enter enters the local queue, and waits in it if it must.
 func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
-	o, w, life, look := q.EnterFor(call, claim, mode)
+	o, w, life, look := q.EnterFor(call, claim, mode, h.MaxWaiting)
 	waited = o == sharedqueue.Waiting
 	if look || waited && mode&sharedqueue.Once != 0 {
 		n.Wake()
@@ -137,6 +138,8 @@ func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outco
 		return true, nil
 	case sharedqueue.Upgrade:
 		return false, ErrUpgrade
+	case sharedqueue.Full:
+		return false, core.QueueFull(h.MaxWaiting)
 	case sharedqueue.TooMany:
 		return false, core.ErrTooManyHolds
 	case sharedqueue.Cancelled:

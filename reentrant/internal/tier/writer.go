@@ -129,7 +129,7 @@ func (l RWLock) lineUp(call *sharedCall, owner core.Owner) *writerTry {
 		return p
 	}
 	var look bool
-	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).EnterFor(call.from(p.begun), owner, claimOf(core.ModeWrite, owner)); look {
+	if p.outcome, p.waiter, _, look = p.name.Tier().(*rwTier).EnterFor(call.from(p.begun), owner, claimOf(core.ModeWrite, owner), 0); look {
 		p.name.Wake()
 	}
 	return p
