@@ -27,8 +27,9 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 // Connect implements backend.Backend. It subscribes to the session's channel, runs a script that only reads, and
-// publishes a message to see it arrive. So a wrong address or password, a missing right to run scripts, subscribe or
-// publish, and a proxy that holds messages back are found now and not at the first contended lock. The script's reply
+// publishes a message to see it arrive. So a wrong address or password, a replica in the place of its master, a missing
+// right to run scripts, subscribe or publish, and a proxy that holds messages back are found now and not at the first
+// contended lock. The script's reply
 // is also the first sample of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c, err := single.Connect(ctx, &b.deployment, session, sink)
@@ -155,7 +156,8 @@ const (
 
 // Open makes a Backend with a client of its own: redis://[user:password@]host[:port][/db], or rediss:// for TLS,
 // with the query parameters that rueidis.ParseURL knows. It connects at once and checks the password: on failure the
-// error has the server's words, and never the password. Close closes the client.
+// error has the server's words, and never the password. If the server speaks TLS and the URL does not, or the other way round,
+// the error says so. Close closes the client.
 func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	option, err := clientOption(url)
 	if err != nil {
@@ -179,7 +181,7 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	}
 	client, err := dial(ctx, withDefaults(option))
 	if err != nil {
-		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, err))
+		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, explainTLS(ctx, option, err)))
 	}
 	b, err := New(client, opts...)
 	if err != nil {

@@ -268,7 +268,8 @@ var (
 
 // A failure does not affect an interface that the decorators do not forward.
 func TestMatrixReachesEveryOptionalInterface(t *testing.T) {
-	others := []string{"Backend", "Conn", "Remote", "Sink", "SharedSink"} // the sink of a session is not decorated
+	// The sink of a session is not decorated, and no call waits for an Adviser.
+	others := []string{"Backend", "Conn", "Remote", "Sink", "SharedSink", "Adviser"}
 	for _, name := range interfacesIn(t, "../backend") {
 		_, ofConn := optionalOfConn[name]
 		_, ofRemote := optionalOfRemote[name]

@@ -124,9 +124,10 @@ func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } 
 // name. Default: the host's name and the process id, as in web-4711.
 func WithName(name string) Option { return func(c *config) { c.Name = name } }
 
-// WithLogger sets the logger for events that concern an operator: locks lost (as errors; as information if a
-// fixed lease ended, or a hold is left to be resumed), renewals failing and recovered, for each lock the beginning of an outage and its end with counts, waits longer than a lease with the
-// holder (in this process's queue too), locks left behind, and sessions and Locks that were dropped while they held
+// WithLogger sets the logger for events that concern an operator: locks lost (as errors; as information if a fixed lease
+// ended, or a hold is left to be resumed), renewals failing and recovered, for each lock the beginning of an outage and its
+// end with counts, waits longer than a lease with the holder (in this process's queue too), locks left behind, settings of
+// the server that endanger locks ([backend.Adviser]), and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
 // in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped. A

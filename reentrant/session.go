@@ -90,12 +90,24 @@ func NewSession(b backend.Backend, opts ...Option) (*Session, error) {
 	}
 	s.keeper.Start(s.locks, s.shared)
 	s.conditions.Start()
+	if adviser, ok := s.core.Conn.(backend.Adviser); ok && s.core.LogWriter.Enabled(slog.LevelWarn) {
+		s.core.Cleaner.Do(func() { s.logAdvice(adviser) })
+	}
 	if cfg.Deadlocks {
 		s.detector = newDetector(s)
 	}
 	handle := &Session{s}
 	runtime.AddCleanup(handle, (*session).reportLeak, s)
 	return handle, nil
+}
+
+// logAdvice logs what endangers locks at the server.
+func (s *session) logAdvice(adviser backend.Adviser) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
+	defer cancel()
+	for _, text := range adviser.Advice(ctx) {
+		s.core.Log(slog.LevelWarn, text)
+	}
 }
 
 // ID returns the session's id: its name ([WithName]), a dot, and 16 random characters. In Redis it precedes the owner.

@@ -108,6 +108,9 @@ func (c *Conn) probe(ctx context.Context) error {
 	if err := c.Deployment.Verbs.Probe(ctx, remote); err != nil {
 		return err
 	}
+	if err := c.checkMaster(ctx, remote); err != nil {
+		return err
+	}
 	client, text := c.Deployment.Client, probeMark+rand.Text()
 	cmd := client.B().Publish().Channel(c.Deployment.Channels + c.Session).Message(text).Build()
 	if err := client.Do(ctx, cmd).Error(); err != nil {
@@ -127,6 +130,22 @@ func (c *Conn) probe(ctx context.Context) error {
 			return fmt.Errorf("redisbackend: a message published to the session's channel did not arrive within %v: is there a proxy between?", ProbeWait)
 		}
 	}
+}
+
+// checkMaster returns an error if the server is a replica that takes no writes. To set the TTL of a key that does not exist is a
+// write that changes nothing. Any other error of the server shows itself when the command is needed.
+func (c *Conn) checkMaster(ctx context.Context, r *Remote) error {
+	client := c.Deployment.Client
+	err := client.Do(ctx, client.B().Pexpire().Key(r.Keys[1]).Milliseconds(1).Build()).Error()
+	switch wire.ErrorCode(err) {
+	case "READONLY":
+		return wire.Fail(ctx, fmt.Errorf("the server is a replica: connect to its master: %w", err))
+	case "":
+		if err != nil {
+			return wire.Fail(ctx, err)
+		}
+	}
+	return nil
 }
 
 // Bind implements backend.Conn.
