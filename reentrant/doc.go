@@ -1,6 +1,18 @@
 // Package reentrant is a distributed lock that behaves like java.util.concurrent.locks.ReentrantLock and asks Redis
 // only what this process cannot decide itself.
 //
+//	session, err := relock.Open(ctx, "redis://localhost:6379") // one for each process; or NewSession, with a backend
+//	if err != nil {
+//		return err
+//	}
+//	defer session.Close(context.Background())
+//	return session.NewLock("account:7").Do(ctx, transfer) // transfer gets a context that ends if the lock is lost
+//
+// [Lock.TryDo] skips the work if the lock is taken, and [Lock.TryDoFor] waits for so long. A [Lock] has conditions, as in Java; an
+// [RWLock] is for many readers, a [Semaphore] for at most n at once, and a [MultiLock] for several locks.
+//
+// # How it works
+//
 //	process A                                 Redis                                process B
 //	┌───────────────────────┐   ┌──────────────────────────────────────┐   ┌───────────────────────┐
 //	│ g7 ◀─ g9 ◀─ g12       │   │ orders     {A:7 → 2}      TTL 10 s   │   │ g4 ◀─ g5              │
