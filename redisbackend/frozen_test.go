@@ -2,13 +2,17 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -69,4 +73,59 @@ func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the wait goes on")
 	}
+}
+
+// The client that opens a connection for one call lets others wait for it, whatever their contexts say.
+func TestACallOnAFrozenServerEndsInItsOwnTime(t *testing.T) {
+	t.Parallel()
+	const long = time.Hour
+	server := redisserver.Start(t)
+	t.Cleanup(server.Thaw) // before it is stopped
+	dialled := make(chan struct{}, 16)
+	b, err := redisbackend.OpenClient(t.Context(), rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, ForceSingleClient: true, ConnWriteTimeout: long, Dialer: net.Dialer{Timeout: long},
+		DialCtxFn: func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			dialled <- struct{}{}
+			return dialer.DialContext(ctx, "tcp", addr)
+		}})
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	opening, cancel := context.WithTimeout(t.Context(), long) // without a deadline the connection would not be lost below
+	defer cancel()
+	conn, err := b.Connect(opening, "s", newMember())
+	require.NoError(t, err)
+	remote, err := conn.Bind("lock")
+	require.NoError(t, err)
+	inspect := func(limit time.Duration) <-chan error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ended := make(chan error, 1)
+		go func() {
+			defer cancel()
+			_, err := remote.Inspect(ctx)
+			ended <- err
+		}()
+		return ended
+	}
+	server.Freeze()
+	require.ErrorIs(t, <-inspect(50*time.Millisecond), context.DeadlineExceeded) // which costs the connection
+	for len(dialled) > 0 {
+		<-dialled
+	}
+	slow := inspect(long)
+	select {
+	case <-dialled:
+	case <-time.After(time.Second): // the call before was not even sent, and the connection is as it was
+	}
+	for range 3 {
+		select {
+		case err := <-inspect(50 * time.Millisecond):
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		case <-time.After(testsize.Patience(time.Minute)):
+			t.Fatal("it waits for the connection of another")
+		}
+	}
+	server.Thaw()
+	require.NoError(t, <-slow)
+	require.NoError(t, <-inspect(long))
+	require.NoError(t, conn.Close())
 }

@@ -3,6 +3,7 @@ package single
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
@@ -21,6 +22,7 @@ type Deployment struct {
 	lean     bool // the lean scripts can be used: see Complete
 	Verbs    verbs
 	scripts  *wire.Scripts
+	silent   *atomic.Bool // the latest script got no reply: see sendApart. Written by Remote.send
 }
 
 // verbs is the way in which a deployment executes verbs: by scripts, or by transactions where Lua is forbidden.
@@ -65,7 +67,7 @@ func (r *Remote) teach(ctx context.Context) {
 
 // NewDeployment returns the deployment of a client, without options.
 func NewDeployment(client rueidis.Client) Deployment {
-	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}}
+	d := Deployment{Client: client, cluster: client.Mode() == rueidis.ClientModeCluster, Verbs: scripted{}, silent: new(atomic.Bool)}
 	d.scripts = wire.LoadScripts(wire.Variant{Cluster: d.cluster})
 	return d
 }

@@ -84,7 +84,7 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend
 
 // runLean sends a script that returns one number. The sample has no stamp.
 func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (int64, clock.Sample, error) {
-	result, at, err := r.send(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
+	result, at, err := r.send(ctx, s, keys, args)
 	if err != nil {
 		return 0, at, err
 	}
@@ -95,13 +95,21 @@ func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []strin
 	return n, at, nil
 }
 
-// send calls a function that sends a script, and returns when that was.
-func (r *Remote) send(ctx context.Context, send func() rueidis.RedisResult) (rueidis.RedisResult, clock.Sample, error) {
-	sent := time.Now()
+// send sends a script, and returns when that was.
+func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) (result rueidis.RedisResult, at clock.Sample, err error) {
+	sent, d := time.Now(), r.Conn.Deployment
 	if err := wire.ContextErr(ctx, sent); err != nil {
-		return rueidis.RedisResult{}, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
+		return result, at, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
-	result := send()
+	silent := d.silent.Load()
+	if silent {
+		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // copies: the caller's do not leave its stack
+	} else {
+		result = s.Exec(ctx, d.Client, keys, args)
+	}
+	if failed := result.NonRedisError() != nil; failed != silent {
+		d.silent.Store(failed)
+	}
 	return result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}, nil
 }
 

@@ -334,16 +334,15 @@ func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (an
 
 // exec sends a script. The sample has no stamp yet.
 func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
-	return r.read(ctx, func() rueidis.RedisResult { return s.Exec(ctx, r.Conn.Deployment.Client, keys, args) })
-}
-
-// read calls a function that sends a script, and returns the reply and when it was sent. A reply that is a number is
-// returned as a list of one.
-func (r *Remote) read(ctx context.Context, send func() rueidis.RedisResult) ([]rueidis.RedisMessage, clock.Sample, error) {
-	result, at, err := r.send(ctx, send)
+	result, at, err := r.send(ctx, s, keys, args)
 	if err != nil {
 		return nil, clock.Sample{}, err
 	}
+	return r.listOf(ctx, result, at)
+}
+
+// listOf returns the reply of a command that was sent; one that is a number as a list of one.
+func (r *Remote) listOf(ctx context.Context, result rueidis.RedisResult, at clock.Sample) ([]rueidis.RedisMessage, clock.Sample, error) {
 	m, err := result.ToMessage()
 	if err == nil && m.IsInt64() {
 		return []rueidis.RedisMessage{m}, at, nil

@@ -88,7 +88,7 @@ func (rep *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, ke
 		return a, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	defer func() { push.GiveBack(client, release, err) }()
-	list, at, err := r.read(ctx, func() rueidis.RedisResult { return evalOn(ctx, client, s, keys, args) })
+	list, at, err := r.execOn(ctx, client, s, keys, args)
 	if err == nil {
 		a, err = rep.decode(list, at)
 	}
@@ -101,6 +101,16 @@ func (rep *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, ke
 		err = rep.tooFew(client, fmt.Errorf("redisbackend: %d of %d replicas have it: %w", have, want, backend.ErrNotReplicated))
 	}
 	return a, err
+}
+
+// execOn is exec over one connection.
+func (r *Remote) execOn(ctx context.Context, client rueidis.DedicatedClient, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		return nil, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
+	}
+	result := evalOn(ctx, client, s, keys, args)
+	return r.listOf(ctx, result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())})
 }
 
 // evalOn runs a script over one connection.

@@ -158,7 +158,12 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	}
 	if !t.Deadline.IsZero() {
 		limit := a.st.s.core.Config.CommandTimeout
-		p.Limit = func(sent time.Time) time.Time { return sent.Add(t.within(limit, limit/8)) }
+		p.Limit = func(sent time.Time) time.Time {
+			if a.last != nil { // the server has had its time, and did not reply
+				return sent.Add(t.within(limit, 0))
+			}
+			return sent.Add(t.within(limit, limit/8))
+		}
 		p.Shorten = func(pause time.Duration) time.Duration { return t.within(pause, 0) }
 	}
 	err := a.st.s.core.Repeat(ctx, p, func(call context.Context, c core.Copy) error { return a.send(ctx, call, t, c) })
