@@ -2,6 +2,8 @@ package reentrant_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,8 +43,20 @@ func TestAfterCloseComesOnceTheConnectionIsClosed(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"before Close returns": 0, "in the background": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var calls []string
-				note := func(what string) func() { return func() { calls = append(calls, what) } }
+				var mu sync.Mutex
+				var noted []string
+				note := func(what string) func() {
+					return func() {
+						mu.Lock()
+						defer mu.Unlock()
+						noted = append(noted, what)
+					}
+				}
+				calls := func() []string {
+					mu.Lock()
+					defer mu.Unlock()
+					return slices.Clone(noted)
+				}
 				s := newSession(t, slowEnd{memory.New(), takes, note("connection")},
 					reentrant.WithAfterClose(note("client")), reentrant.WithAfterClose(nil), reentrant.WithAfterClose(note("server")))
 				require.NoError(t, s.NewLock("x").Lock(t.Context()))
@@ -50,13 +64,13 @@ func TestAfterCloseComesOnceTheConnectionIsClosed(t *testing.T) {
 				defer cancel()
 				require.ErrorIs(t, s.Close(ctx), context.DeadlineExceeded, "a hold was given up")
 				if takes > 0 {
-					assert.Empty(t, calls)
+					assert.Empty(t, calls())
 					time.Sleep(takes)
 					synctest.Wait()
 				}
-				assert.Equal(t, []string{"connection", "client", "server"}, calls)
+				assert.Equal(t, []string{"connection", "client", "server"}, calls())
 				assert.ErrorIs(t, s.Close(context.Background()), reentrant.ErrClosed)
-				assert.Len(t, calls, 3, "once")
+				assert.Len(t, calls(), 3, "once")
 			})
 		})
 	}
