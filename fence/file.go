@@ -15,12 +15,13 @@ import (
 )
 
 // A File is data in a file of a local file system, with a second file beside it whose name ends in ".fence": it has the
-// highest token, and is locked (flock) by each call. So the check and the write are one step for all who use File, in any
-// process of the machine, and the step outlives no process: the kernel unlocks the file when a process dies.
+// highest token, and each call locks it (flock). So the check and the write are one step for all programs of the machine
+// that use a File. The lock ends with the process that has it.
 //
-// It cannot refuse who opens the file without it. Others may read it, and find it whole: it is replaced by renaming. Write
-// keeps the permissions, and no owner, hard link or symbolic link. Who removes the second file removes the token. Do not
-// use it on a network file system: the lock may there be one of this machine only, and end unnoticed.
+// A program that opens the file without a File is not refused. It may read the file at any time, and finds all of a
+// write or nothing of it: the file is replaced by renaming. Write keeps the permissions of the file, and neither its owner
+// nor links to it. If the second file is removed the token is forgotten. Do not use a File on a network file system: there
+// the lock may be known to one machine only, or end unnoticed.
 type File struct{ path string }
 
 var _ Resource = (*File)(nil)
