@@ -208,6 +208,24 @@ func TestKeysAndScriptsSeeTheBubblesClock(t *testing.T) {
 	})
 }
 
+func TestAStepOfTheClockEndsLeases(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *redistest.Server) {
+		_, err := do(t, s, "PSETEX", "key", "90000", "v") // a status, no number
+		require.ErrorContains(t, err, "OK")
+		s.StepClock(time.Minute)
+		n, err := do(t, s, "PTTL", "key")
+		require.NoError(t, err)
+		assert.EqualValues(t, 30_000, n)
+		n, err = do(t, s, "EVAL", "local t = redis.call('TIME'); return t[1] * 1000000 + t[2]", "0")
+		require.NoError(t, err)
+		assert.Equal(t, time.Now().Add(time.Minute).UnixMicro(), n)
+		s.StepClock(30 * time.Second)
+		n, err = do(t, s, "PTTL", "key")
+		require.NoError(t, err)
+		assert.EqualValues(t, -2, n)
+	})
+}
+
 // A client that publishes to itself gets the message and the reply, however much it has not read yet.
 func TestTheServerNeverWaitsForAClientToRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server) {

@@ -42,8 +42,9 @@ type Server struct {
 	options rueidis.ClientOption // immutable
 	client  rueidis.Client
 	backend *redisbackend.Backend
-	mu      sync.Mutex // for setting the clock, which never goes back, and for closed; acquired before redis's own mutex
-	closed  bool       // no connection is made any more
+	mu      sync.Mutex    // guards the next two, and the setting of redis's clock; acquired before redis's own mutex
+	ahead   time.Duration // of the clock here
+	closed  bool          // no connection is made any more
 }
 
 // Start starts a server that is closed when the test ends.
@@ -104,6 +105,7 @@ func newInBubble() (*Server, error) {
 	if err := s.withoutPort(); err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
+	s.redis.Server().SetPreHook(s.tick)
 	s.options.InitAddress = []string{"redistest"}
 	s.options.Dialer.KeepAlive = -1 // no PING each second: the connections do not fail
 	s.options.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) { return s.Dial() }
@@ -126,7 +128,7 @@ func newServer() *Server {
 	s.redis.ClockTTL(true)
 	// miniredis has no client-side caching, and with RESP3 it does not know which commands a subscriber may send
 	s.options = rueidis.ClientOption{ForceSingleClient: true, AlwaysRESP2: true, DisableCache: true, PipelineMultiplex: -1,
-		RingScaleEachConn: 6}
+		RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12} // half a megabyte each by default
 	return s
 }
 
@@ -152,7 +154,7 @@ func (s *Server) tick(_ *server.Peer, command string, _ ...string) bool {
 	if command == "EVAL" || command == "EVALSHA" || s.idle() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.redis.SetTime(time.Now())
+		s.redis.SetTime(time.Now().Add(s.ahead))
 	}
 	return false
 }
@@ -165,6 +167,14 @@ func (s *Server) idle() bool {
 		return true
 	}
 	return false
+}
+
+// StepClock moves the server's clock ahead by d, as after a correction or a failover to a server whose clock is ahead: d
+// is gone from every lease and expiry, from the next command on. The clock of the process stays.
+func (s *Server) StepClock(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += d
 }
 
 // Addr is the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens it by
