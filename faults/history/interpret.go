@@ -69,6 +69,8 @@ func (in *interpreter) client(name string, ops []Op) {
 			in.acquire(c, op)
 		case Unlock:
 			in.unlock(c, op)
+		case Await:
+			in.await(c, op)
 		default:
 			in.look(c, op)
 		}
@@ -82,9 +84,9 @@ func (in *interpreter) client(name string, ops []Op) {
 		in.find("%s ended with the lock held", name)
 		return
 	}
-	// An Unlock without a reply, because its process died, may have been executed.
+	// An Unlock or Await without a reply, because its process died, may have been executed.
 	from := in.canEnd(c.hold, dead)
-	if last.Kind == Unlock && last.Outcome == Pending && c.hold.count == 1 {
+	if last.Outcome == Pending && (last.Kind == Await || last.Kind == Unlock && c.hold.count == 1) {
 		from = min(from, last.Call)
 	}
 	in.add(name, step{verb: lapse, hold: c.hold.id}, from, max(from, dead))
@@ -132,6 +134,38 @@ func (in *interpreter) unlock(c *client, op Op) {
 	}
 }
 
+// await handles a wait for a condition: an Unlock and an acquire, with as many holds. One that returned Lost may have
+// given the lock up, which then was no loss.
+func (in *interpreter) await(c *client, op Op) {
+	switch {
+	case op.Outcome == Pending:
+	case c.hold == nil:
+		if op.Outcome != Lost && op.Outcome != NotHeld {
+			in.find("%s: %s returned %q without a hold", c.name, op.Kind, op.Outcome)
+		}
+	case op.Outcome == OK:
+		count := c.hold.count
+		if count == 1 {
+			in.step(c, give, op)
+		} else {
+			in.add(c.name, step{verb: lapse, hold: c.hold.id}, op.Call, op.Return)
+		}
+		in.holds++
+		c.hold = &hold{id: in.holds, took: op, token: op.Token, count: 1}
+		in.step(c, take, op)
+		for c.hold.count < count {
+			c.hold.count++
+			in.step(c, reenter, op)
+		}
+	case op.Outcome == Lost:
+		in.add(c.name, step{verb: lapse, hold: c.hold.id}, min(op.Call, in.canEnd(c.hold, op.Return)), op.Return)
+		c.owed += c.hold.count
+		c.hold = nil
+	case op.Outcome == NotHeld:
+		in.find("%s: %s reports that there never was a hold", c.name, op.Kind)
+	}
+}
+
 // look handles an operation that shows whether there is a hold.
 func (in *interpreter) look(c *client, op Op) {
 	switch {
@@ -143,6 +177,8 @@ func (in *interpreter) look(c *client, op Op) {
 		in.find("%s: %s reports that there never was a hold", c.name, op.Kind)
 	case op.Outcome == Lost && c.hold != nil:
 		in.told(c, op)
+	case op.Outcome == Untold:
+		in.find("%s lost %s, and was not notified", c.name, c.hold)
 	}
 }
 

@@ -162,7 +162,7 @@ func firstHolds(ops []Op) []Op {
 	first := make(map[string]bool)
 	for _, op := range ops {
 		key := fmt.Sprint(op.Client, op.Token)
-		if op.Kind != Acquire || op.Outcome != OK || op.Token == 0 || first[key] {
+		if op.Kind != Acquire && op.Kind != Await || op.Outcome != OK || op.Token == 0 || first[key] {
 			continue
 		}
 		first[key] = true

@@ -20,6 +20,12 @@ func took(client string, call, ret int64, token uint64) Op {
 
 func gave(client string, call, ret int64) Op { return did(client, Unlock, call, ret, OK) }
 
+func awaited(client string, call, ret int64, outcome Outcome, token uint64) Op {
+	op := did(client, Await, call, ret, outcome)
+	op.Token = token
+	return op
+}
+
 func did(client string, kind Kind, call, ret int64, outcome Outcome) Op {
 	return Op{Client: client, Process: client, Kind: kind, Call: call, Return: ret, Outcome: outcome}
 }
@@ -85,6 +91,22 @@ func TestJudge(t *testing.T) {
 		"lost before its token was read, and acquired again": {ops: []Op{
 			took("a", 1, 2, 0), took("b", 60, 61, 11), gave("b", 62, 63), did("a", Look, 70, 71, Lost),
 			took("a", 72, 73, 12), gave("a", 74, 75), did("a", Unlock, 76, 77, Lost)}},
+
+		// Waits for conditions.
+		"a wait in which another owner has the lock": {ops: []Op{
+			took("a", 1, 2, 10), awaited("a", 3, 20, OK, 12), took("b", 4, 5, 11), gave("b", 6, 7), gave("a", 21, 22)}},
+		"a wait, and another owner beside it": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), awaited("a", 3, 8, OK, 11), took("b", 9, 10, 12), gave("b", 11, 12), gave("a", 21, 22)}},
+		"a lock that is taken before the wait": {want: "no order", ops: []Op{
+			took("a", 1, 2, 10), took("b", 3, 4, 11), awaited("a", 5, 20, OK, 12), gave("b", 6, 7), gave("a", 21, 22)}},
+		"a wait after which the token falls": {want: "token 9 of a", ops: []Op{took("a", 1, 2, 10), awaited("a", 3, 20, OK, 9), gave("a", 21, 22)}},
+		"a wait from which nothing comes back": {ops: []Op{
+			took("a", 1, 2, 10), awaited("a", 3, 20, Lost, 0), took("b", 4, 5, 11), gave("b", 6, 7), did("a", Unlock, 21, 22, Lost)}},
+		"a wait that did not begin": {ops: []Op{took("a", 1, 2, 10), awaited("a", 3, 20, No, 0), gave("a", 21, 22)}},
+		"a wait without a hold":     {want: "without a hold", ops: []Op{awaited("a", 3, 20, OK, 10), gave("a", 21, 22)}},
+		"a dead process waited": {deaths: dead(10), ops: []Op{
+			took("a", 1, 2, 10), awaited("a", 3, 0, Pending, 0), took("b", 4, 5, 11), gave("b", 6, 7)}},
+		"a loss without a notice": {want: "not notified", ops: []Op{took("a", 1, 2, 10), did("a", Look, 60, 61, Untold), gave("a", 70, 71)}},
 
 		// Outcomes that are not known.
 		"an Unlock of unknown outcome":  {ops: []Op{took("a", 1, 2, 10), did("a", Unlock, 3, 9, Unknown), took("b", 4, 5, 11), gave("b", 6, 7)}},

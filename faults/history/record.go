@@ -23,12 +23,14 @@ func Now() int64 {
 // A Kind is the kind of an operation.
 type Kind string
 
-// The kinds of operations. Acquire is any way to take the lock. Look sends no command.
+// The kinds of operations. Acquire is any way to take the lock. Look sends no command. Await gives the lock up, waits, and
+// takes it again: OK if the hold afterwards is a new one, with its token, and No if it is still the one from before.
 const (
 	Acquire Kind = "acquire"
 	Unlock  Kind = "unlock"
 	Verify  Kind = "verify"
 	Look    Kind = "look"
+	Await   Kind = "await"
 )
 
 // An Outcome is the result of an operation.

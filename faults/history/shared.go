@@ -120,6 +120,13 @@ func (r *reader) client(ops []Op) {
 		case op.Kind == Look && op.Outcome == Lost && now != nil:
 			r.lost++
 			now.end, now = op.Return, nil
+		case op.Kind == Await && op.Outcome == OK && now != nil:
+			depth := now.depth
+			now.end = op.Return
+			now = r.begin(op)
+			now.depth = depth
+		case op.Kind == Await && op.Outcome == Lost && now != nil:
+			now.end, now = op.Return, nil
 		case op.Kind == Unlock && op.Outcome != Pending:
 			if op.Outcome != OK && op.Outcome != Lost || owed == 0 {
 				r.find("%s: Unlock returned %q (%s) with %d to come", op.Client, op.Outcome, op.Note, owed)

@@ -54,6 +54,14 @@ func TestJudgeShared(t *testing.T) {
 			reads("a", 1, 2), sees("a", 3, 11), leaves("a", 5), writes("b", 1, 6), sawToken("b", 8, 12), gave("b", 10, 11)}},
 		"a writer beside a reader": {want: "at once", ops: []Op{
 			reads("a", 1, 2), writes("b", 3, 4), sawToken("b", 5, 12), sees("a", 7, 11), leaves("a", 9), gave("b", 11, 12)}},
+		"a writer that waits while another writes": {ops: []Op{
+			writes("a", 1, 2), sawToken("a", 3, 10), awaited("a", 5, 20, OK, 0), writes("b", 1, 6), sawToken("b", 8, 12),
+			gave("b", 10, 11), sawToken("a", 21, 14), gave("a", 23, 24)}},
+		"a writer that waits, and writes beside another": {want: "at once", ops: []Op{
+			writes("a", 1, 2), sawToken("a", 3, 10), awaited("a", 5, 7, OK, 0), writes("b", 1, 6), sawToken("b", 12, 12),
+			sawToken("a", 11, 14), gave("a", 23, 24), gave("b", 30, 31)}},
+		"a writer that does not come back from its wait": {ops: []Op{
+			writes("a", 1, 2), sawToken("a", 3, 10), awaited("a", 5, 20, Lost, 0), did("a", Unlock, 21, 22, Lost)}},
 		"two writers": {want: "at once", ops: []Op{
 			writes("a", 1, 2), writes("b", 3, 4), sawToken("b", 5, 12), sawToken("a", 7, 10), gave("a", 9, 10), gave("b", 11, 12)}},
 		"a reader that is notified of its loss in time": {ops: []Op{
