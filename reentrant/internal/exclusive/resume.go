@@ -19,9 +19,9 @@ func (l *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 	if err != nil {
 		return err
 	}
-	if holder, held := st.Queue.Holder(); held && holder != owner {
-		l.Room.PutState(st) // another owner of this session has the lock, so this one does not
-		return core.ErrNotHeld
+	if err := st.mayResume(ctx, owner); err != nil {
+		l.Room.PutState(st)
+		return err
 	}
 	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
 	st.nudge() // the head, which may be waiting for this very hold
@@ -37,6 +37,28 @@ func (l *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 	}
 	l.Room.PutState(st)
 	return err
+}
+
+// mayResume returns ErrNotHeld if another owner of this session has the lock, so that this one does not. The hold of a
+// portable owner may be another session's by now, and the message that says so still under way: Redis knows.
+func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
+	holder, held := st.Queue.Holder()
+	switch {
+	case !held || holder == owner:
+		return nil
+	case !core.IsPortable(holder):
+		return core.ErrNotHeld
+	}
+	return st.s.core.Repeat(ctx, core.Policy{
+		Stop:    func(last error) error { return st.interrupted(ctx, last) },
+		Closing: st.s.core.Closing,
+	}, func(call context.Context, c core.Copy) error {
+		found, err := st.ask(call, c.Sent)
+		if err == nil && found.Owner != owner.String() {
+			return core.Final(core.ErrNotHeld)
+		}
+		return core.WrapUnavailable(ctx, err)
+	})
 }
 
 // giveWay lets a Resume go before the head. It returns Busy if no Resume waits, and the head still has the baton.
@@ -253,8 +275,24 @@ func (st *State) recheck() {
 // checkLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by separate
 // workers, so that an ownership check never blocks other waiters. st.mu is held.
 func (st *State) checkLocked() {
-	q := ownershipCheck{st.s, st.remote, st.name, st.m.Epoch()}
-	st.s.core.Checks.Do(q.run)
+	st.s.core.Checks.Do(st.checkOfHoldLocked().run)
+}
+
+// checkOfHoldLocked returns a check of the present hold. st.mu is held.
+func (st *State) checkOfHoldLocked() ownershipCheck {
+	return ownershipCheck{st.s, st.remote, st.name, st.m.Epoch()}
+}
+
+// ask asks Redis at once who has the lock. If that shows the present hold to be another session's, the hold ends here.
+func (st *State) ask(ctx context.Context, now time.Time) (backend.State, error) {
+	st.mu.Lock()
+	c := st.checkOfHoldLocked()
+	st.mu.Unlock()
+	found, err := c.remote.Inspect(ctx)
+	if err == nil {
+		st.checked(c, c.learns(&found, nil, now))
+	}
+	return found, err
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
@@ -274,11 +312,15 @@ func (c ownershipCheck) run() {
 	c.s.core.Counts.Commands.Add(1)
 	found, err := c.remote.Inspect(c.s.core.Deadlines.Context(context.Background(), now, now.Add(c.s.core.Config.CommandTimeout)))
 	if st := c.s.FindState(c.name); st != nil {
-		// As in Verify: Redis had the hold with this epoch, so with another one it is over.
-		ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
-		st.checked(c, machine.Checked{Epoch: c.epoch, Ours: ours, Failed: err != nil, Sent: now, TTL: found.TTL})
+		st.checked(c, c.learns(&found, err, now))
 		c.s.PutState(st)
 	}
+}
+
+// learns returns what a reply shows. As in Verify: Redis had the hold with this epoch, so with another one it is over.
+func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) machine.Checked {
+	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
+	return machine.Checked{Epoch: c.epoch, Ours: ours, Failed: err != nil, Sent: sent, TTL: found.TTL}
 }
 
 // checking begins a check, and reports whether it is still needed. It drops a reference.
