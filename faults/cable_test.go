@@ -27,8 +27,11 @@ type cable struct {
 
 	mu       sync.Mutex
 	random   *rand.Rand
+	calm     bool // nothing is slow, and nothing arrives twice
 	up, down fault
+	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
+	scripts  int // sent so far
 }
 
 // A strand is one connection that goes through a cable.
@@ -51,13 +54,13 @@ const (
 	slowOne  = 100             // one in so many parcels is slow, also without a fault
 	lastCopy = 30 * time.Second
 	copyOne  = 20 // one in so many requests arrives a second time
-	inFlight = 1024
+	inFlight = 64
 )
 
 var errCut = errors.New("the cable is cut")
 
 func newCable(server *redistest.Server, random *rand.Rand) *cable {
-	return &cable{server: server, random: random, strands: make(map[*strand]struct{})}
+	return &cable{server: server, random: random, turned: make(chan struct{}), strands: make(map[*strand]struct{})}
 }
 
 // dial is a DialCtxFn for rueidis.
@@ -84,11 +87,36 @@ func (c *cable) turn(up, down fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.up, c.down = up, down
+	close(c.turned)
+	c.turned = make(chan struct{})
 	for conn := range c.strands {
 		if conn.lost || up == cutting {
 			c.shut(conn)
 		}
 	}
+}
+
+// reconnect closes the connections that there are.
+func (c *cable) reconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.strands {
+		c.shut(conn)
+	}
+}
+
+// settle makes the cable calm, or ends that.
+func (c *cable) settle(calm bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calm = calm
+}
+
+// sent returns how many scripts the process has sent.
+func (c *cable) sent() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.scripts
 }
 
 // shut closes a connection. c.mu is held.
@@ -119,7 +147,7 @@ func (c *cable) carry(conn *strand, from, to net.Conn, f *fault) {
 // collect reads what is written.
 func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
 	defer close(parcels)
-	buffer := make([]byte, 1<<16)
+	buffer := make([]byte, 1<<12)
 	for {
 		n, err := from.Read(buffer)
 		if err != nil {
@@ -133,13 +161,18 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	most := usual
-	if *f == delaying || c.random.IntN(slowOne) == 0 {
+	if *f == delaying || !c.calm && c.random.IntN(slowOne) == 0 {
 		most = slowest
 	}
+	scripts := 0
+	if f == &c.up {
+		scripts = bytes.Count(data, []byte("EVALSHA"))
+	}
+	c.scripts += scripts
 	return parcel{
 		data:  data,
 		due:   time.Now().Add(time.Duration(c.random.Int64N(int64(most)))),
-		twice: f == &c.up && bytes.Contains(data, []byte("EVALSHA")) && c.random.IntN(copyOne) == 0,
+		twice: !c.calm && scripts > 0 && c.random.IntN(copyOne) == 0,
 		late:  time.Duration(c.random.Int64N(int64(lastCopy))),
 	}
 }
@@ -156,10 +189,16 @@ func (c *cable) copy(data []byte, late time.Duration) {
 	_ = conn.Close()
 }
 
-// passes reports whether the next parcel arrives.
+// passes reports whether the next parcel arrives. While the cable holds everything back it waits.
 func (c *cable) passes(conn *strand, f *fault) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for *f == holding {
+		turned := c.turned
+		c.mu.Unlock()
+		<-turned
+		c.mu.Lock()
+	}
 	conn.lost = conn.lost || *f == dropping
 	return !conn.lost
 }
@@ -202,6 +241,27 @@ func TestACableBreaks(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACableHoldsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		c := newCable(server, rand.New(rand.NewPCG(1, 1)))
+		conn, err := c.dial(t.Context(), "", nil, nil)
+		require.NoError(t, err)
+		c.turn(holding, holding)
+		time.AfterFunc(time.Minute, func() { c.turn(passing, passing) })
+		start := time.Now()
+		_, err = conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+		require.NoError(t, err)
+		_, err = conn.Read(make([]byte, len("+PONG\r\n")))
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(start), time.Minute)
+		c.reconnect()
+		_, err = conn.Read(make([]byte, 1))
+		require.Error(t, err)
+		c.busy.Wait()
+	})
 }
 
 func TestACableRepeatsRequests(t *testing.T) {

@@ -236,6 +236,8 @@ func outcome(kind history.Kind, err error) history.Outcome {
 		return history.Lost
 	case errors.Is(err, reentrant.ErrNotHeld):
 		return history.NotHeld
+	case errors.Is(err, errUntold):
+		return history.Untold
 	case kind == history.Unlock:
 		return history.Unknown
 	}

@@ -74,6 +74,7 @@ const (
 	delaying
 	dropping
 	cutting
+	holding // of a cable: everything arrives when this is over
 )
 
 // How long late chunks are delayed.

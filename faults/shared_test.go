@@ -29,7 +29,10 @@ var sides = []string{readSide, writeSide, permitSide}
 // A part is one side of a read-write lock, or some permits, as a worker uses it.
 type part struct {
 	name, side string
-	units      int // permits
+	client     string // "": the worker's name
+	units      int    // permits
+	exclusive  bool   // a Lock
+	lost       <-chan struct{}
 
 	take    func(context.Context) error
 	try     func(context.Context) (bool, error)
@@ -39,7 +42,7 @@ type part struct {
 	held    func() (token uint64, held bool)
 }
 
-func (w *worker) reads(l *reentrant.RWLock) *part {
+func readPart(l *reentrant.RWLock) *part {
 	bg := context.Background()
 	return &part{
 		name: l.Name(), side: readSide,
@@ -53,7 +56,7 @@ func (w *worker) reads(l *reentrant.RWLock) *part {
 	}
 }
 
-func (w *worker) writes(l *reentrant.RWLock) *part {
+func writePart(l *reentrant.RWLock) *part {
 	bg := context.Background()
 	return &part{
 		name: l.Name(), side: writeSide,
@@ -67,7 +70,7 @@ func (w *worker) writes(l *reentrant.RWLock) *part {
 	}
 }
 
-func (w *worker) permits(m *reentrant.Semaphore, n int) *part {
+func permitPart(m *reentrant.Semaphore, n int) *part {
 	return &part{
 		name: m.Name(), side: permitSide, units: n,
 		take:    func(ctx context.Context) error { return m.Acquire(ctx, n) },
@@ -91,9 +94,9 @@ func (w *worker) share(ctx context.Context) {
 		case 0, 1:
 			w.writeShared(ctx, book)
 		case 2, 3:
-			w.sit(ctx, w.permits(seats, 1+w.random.IntN(mostSeats)))
+			w.sit(ctx, permitPart(seats, 1+w.random.IntN(mostSeats)))
 		default:
-			w.read(ctx, w.reads(book))
+			w.read(ctx, readPart(book))
 		}
 		w.sleep(pace)
 	}
@@ -125,7 +128,7 @@ func (w *worker) read(ctx context.Context, r *part) {
 
 // writeShared writes to the register under the write side. In some cases it then downgrades to the read side.
 func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
-	p, r := w.writes(l), w.reads(l)
+	p, r := writePart(l), readPart(l)
 	if !w.acquireShared(ctx, p) {
 		return
 	}
@@ -181,7 +184,7 @@ func (w *worker) linger(p *part, lost <-chan struct{}) {
 }
 
 func (p *part) op(kind history.Kind) history.Op {
-	return history.Op{Lock: p.name, Kind: kind, Read: p.side == readSide, Units: p.units}
+	return history.Op{Client: p.client, Lock: p.name, Kind: kind, Read: p.side == readSide, Units: p.units}
 }
 
 func (w *worker) acquireShared(ctx context.Context, p *part) bool {

@@ -1,0 +1,197 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// Kinds of calls that are no operations on a lock's state.
+const (
+	signalled history.Kind = "signal"
+	waitedFor history.Kind = "wanted"
+)
+
+// A call is what a hand did.
+type call struct {
+	history.Op
+	way   way
+	limit time.Duration // how long it may wait
+	woken bool          // an Await that was signalled
+	all   bool          // a SignalAll
+	again bool          // an acquire of what the client has
+}
+
+// A way is a way to acquire.
+type way int
+
+const (
+	patiently way = iota // with a context that is cancelled only if all else fails
+	within               // with a time limit
+	underDeadline
+	atOnce
+)
+
+// lockPart is a lock as the owner of ctx uses it. What waits has a context of its own, with that owner.
+func lockPart(ctx context.Context, l *reentrant.Lock) *part {
+	return &part{
+		name: l.Name(), exclusive: true,
+		take: l.Lock, try: l.TryLock, tryFor: l.TryLockFor,
+		release: func() error { return l.Unlock(ctx) },
+		signal:  func() <-chan struct{} { return l.Lost(ctx) },
+		held: func() (uint64, bool) {
+			token, err := l.Token(ctx)
+			return uint64(token), err == nil && l.IsHeldByCurrentOwner(ctx)
+		},
+	}
+}
+
+func (h *hand) acquire(ctx context.Context, p *part) bool {
+	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 20*time.Second)}
+	if c.way == patiently {
+		c.limit = simPatience
+	}
+	c = h.record(c, func(done *call) error {
+		err := c.way.take(ctx, p, c.limit)
+		if err == nil && p.exclusive {
+			done.Token, _ = p.held() // there is none if the lock has been lost by now
+		}
+		return err
+	})
+	if c.Outcome != history.OK {
+		return false
+	}
+	if p.exclusive || p.lost == nil { // an owner that has lost a side, and enters it again, still has the lost one
+		p.lost = p.signal()
+	}
+	if p.exclusive && c.Token == 0 {
+		h.look(p) // the worker knows of the loss, and its next acquire is no re-entry
+	}
+	return true
+}
+
+func (w way) take(ctx context.Context, p *part, limit time.Duration) error {
+	switch w {
+	case atOnce:
+		return taken(p.try(ctx))
+	case within:
+		return taken(p.tryFor(ctx, limit))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return p.take(ctx)
+}
+
+func (h *hand) give(p *part) call {
+	return h.record(call{Op: p.op(history.Unlock)}, func(*call) error { return p.release() })
+}
+
+// errUntold is returned by a look at a hold that is gone without a notice.
+var errUntold = errors.New("the hold is gone, and its owner was not notified")
+
+func (h *hand) look(p *part) bool { return h.lookAt(p).Outcome == history.OK }
+
+// lookAt asks whether a part is still in use, which sends no command.
+func (h *hand) lookAt(p *part) call {
+	return h.record(call{Op: p.op(history.Look)}, func(c *call) error {
+		token, held := p.held()
+		if !held {
+			time.Sleep(1) // until all has happened that happens at this moment
+		}
+		select {
+		case <-p.lost:
+			return reentrant.ErrLost
+		default:
+			if !held {
+				return errUntold
+			}
+		}
+		c.Token = token
+		return nil
+	})
+}
+
+// record records a call. What a dead process does is not recorded.
+func (h *hand) record(c call, run func(*call) error) call {
+	c.Process = h.process.name
+	if c.Client == "" {
+		c.Client = h.name
+	}
+	h.mu.Lock()
+	c.Call = h.nowLocked()
+	if h.deaths[c.Process] == 0 {
+		h.open[c.Client] = c
+	}
+	h.mu.Unlock()
+
+	err := run(&c)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.Return, c.Outcome = h.nowLocked(), outcome(c.Kind, err)
+	if err != nil {
+		c.Note = err.Error()
+	}
+	if _, alive := h.open[c.Client]; !alive {
+		return c
+	}
+	delete(h.open, c.Client)
+	h.calls = append(h.calls, c)
+	h.noteLocked("%s  %s%s, called %v: %s %d %s", c.Client, c.Kind, c.about(), time.Duration(c.Call), c.Outcome, c.Token, c.Note)
+	h.learn(c)
+	return c
+}
+
+// also records that a call concerned another name, too.
+func (h *hand) also(c call, name string, units int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.deaths[c.Process] != 0 && h.deaths[c.Process] < c.Return {
+		return
+	}
+	c.Lock, c.Units = name, units
+	h.calls = append(h.calls, c)
+}
+
+func (c call) about() string {
+	about := " " + c.Lock
+	if c.Read {
+		about += " to read"
+	}
+	if c.way == atOnce {
+		about += " at once"
+	}
+	return about
+}
+
+// key names a client's hold.
+func (c call) key() string { return fmt.Sprint(c.Client, c.Lock, c.Read) }
+
+// learn keeps what a call shows. w.mu is held.
+func (w *world) learn(c call) {
+	h := w.holds[c.key()]
+	switch {
+	case c.Outcome == history.Lost:
+		tooLate := c.Kind == history.Await && c.Return-c.Call > (c.limit+simLease-time.Second).Nanoseconds() // others had the lock
+		if !h.gone && !tooLate && c.Lock != simFerry {                                                       // which the process may have had for less than the hold has lasted
+			w.lost(c)
+		}
+		h.gone = true
+	case c.Kind == history.Acquire && c.Outcome == history.OK:
+		w.turns[c.Client]++
+		if h.depth == 0 || c.Token != h.token {
+			h.token, h.since, h.gone = c.Token, c.Call, false
+		}
+		h.depth++
+	case c.Kind == history.Await && c.Outcome == history.OK:
+		h.token, h.since = c.Token, c.Call
+	}
+	if c.Kind == history.Unlock {
+		h.depth--
+	}
+	w.holds[c.key()] = h
+}

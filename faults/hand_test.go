@@ -1,0 +1,375 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// The names that the workers of a simulation use.
+const (
+	simLeft, simRight = "left", "right"
+	simFerry          = "ferry" // moves between sessions
+	simBook           = "book"
+	simSeats          = "seats"
+	simSeatsFree      = 3
+	simDesks          = "desks" // with numbers
+	simDesksFree      = 2
+)
+
+var simLocks = []string{simLeft, simRight, simFerry, simDesks + "#0", simDesks + "#1"}
+
+// A process is a session, its client, the cable between the client and the server, and its workers.
+type process struct {
+	*world
+	name   string
+	number uint64
+	cable  *cable
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// begin starts a process.
+func (w *world) begin() *process {
+	w.born++
+	ctx, stop := context.WithCancel(context.Background())
+	p := &process{world: w, name: fmt.Sprintf("p%d", w.born), number: w.born, stop: stop}
+	p.cable = newCable(w.server, w.random(p.number*100))
+	p.cable.settle(w.calm)
+	w.note("%s begins", p.name)
+	p.ended.Go(func() {
+		for ctx.Err() == nil { // a fault may keep it from opening its session
+			if err := p.run(ctx); err != nil {
+				p.note("%s: %v", p.name, err)
+				time.Sleep(time.Second)
+			}
+		}
+	})
+	return p
+}
+
+// run opens a session, lets its workers work until ctx ends, and closes it.
+func (p *process) run(ctx context.Context) error {
+	option := p.server.ClientOption()
+	option.DialCtxFn = p.cable.dial
+	option.Dialer = net.Dialer{KeepAlive: simHeartbeat}
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	backend, err := redisbackend.New(client)
+	if err != nil {
+		return err
+	}
+	session, err := reentrant.NewSession(backend, p.options()...)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for i := range simWorkers {
+		worker := &hand{process: p, session: session, name: clientName(p.name, i), random: p.random(p.number*100 + uint64(i) + 1)}
+		all.Go(func() { worker.work(ctx) })
+	}
+	all.Wait()
+	closing, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return session.Close(closing)
+}
+
+func (p *process) options() []reentrant.Option {
+	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
+	if p.cohorts() && p.number%simProcesses != 0 {
+		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simHeartbeat/2))
+	}
+	return opts
+}
+
+// A hand is a worker of a process.
+type hand struct {
+	*process
+	session *reentrant.Session
+	name    string
+	random  *rand.Rand
+}
+
+// What hands do. In each minute most of them do the same, so that they meet.
+var jobs = []func(*hand, context.Context){
+	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
+}
+
+func (h *hand) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		minute := uint64(time.Since(h.start) / time.Minute)
+		job := h.process.random(1<<32 + minute).IntN(len(jobs))
+		if h.random.IntN(3) == 0 {
+			job = h.random.IntN(len(jobs))
+		}
+		jobs[job](h, ctx)
+		time.Sleep(between(h.random, 0, simHeartbeat))
+	}
+}
+
+// useLock re-enters a lock some times, checks it, and releases it as often as it was acquired.
+func (h *hand) useLock(ctx context.Context) {
+	l := h.session.NewLock([]string{simLeft, simRight}[h.random.IntN(2)])
+	p := lockPart(context.Background(), l)
+	if !h.acquire(ctx, p) {
+		return
+	}
+	holds := 1 + h.reenters(ctx, p)
+	if h.random.IntN(2) == 0 {
+		h.record(call{Op: p.op(history.Verify)}, func(*call) error { return l.Verify(context.Background()) })
+	}
+	h.dwell(p)
+	h.giveAll(p, holds)
+}
+
+// reenters enters a part some more times.
+func (h *hand) reenters(ctx context.Context, p *part) (holds int) {
+	for range h.random.IntN(3) {
+		if h.acquire(ctx, p) {
+			holds++
+		}
+	}
+	return holds
+}
+
+// dwell uses a part for a while. A few uses outlast several leases.
+func (h *hand) dwell(p *part) {
+	time.Sleep(between(h.random, 0, 5*time.Second))
+	if h.random.IntN(12) == 0 {
+		for end := time.Now().Add(simLease * 5 / 2); time.Now().Before(end) && h.look(p); {
+			time.Sleep(simHeartbeat)
+		}
+	}
+}
+
+func (h *hand) giveAll(p *part, holds int) {
+	for range holds {
+		h.look(p)
+		h.give(p)
+	}
+}
+
+func (h *hand) read(ctx context.Context) {
+	p := readPart(h.session.NewRWLock(simBook))
+	if h.acquire(ctx, p) {
+		holds := 1 + h.reenters(ctx, p)
+		h.look(p)
+		h.dwell(p)
+		h.giveAll(p, holds)
+	}
+}
+
+// write writes, and in some cases goes on as a reader.
+func (h *hand) write(ctx context.Context) {
+	l := h.session.NewRWLock(simBook)
+	p, r := writePart(l), readPart(l)
+	if !h.acquire(ctx, p) {
+		return
+	}
+	h.dwell(p)
+	h.look(p)
+	reads := h.random.IntN(3) == 0 && h.acquire(ctx, r)
+	h.look(p)
+	h.give(p)
+	if reads {
+		h.look(r)
+		h.dwell(r)
+		h.look(r)
+		h.give(r)
+	}
+}
+
+func (h *hand) sit(ctx context.Context) {
+	p := permitPart(h.session.NewSemaphore(simSeats, simSeatsFree), 1+h.random.IntN(2))
+	if h.acquire(ctx, p) {
+		h.dwell(p)
+		h.look(p)
+		h.give(p)
+	}
+}
+
+// useSlot takes a permit with a number. The number is judged as a lock.
+func (h *hand) useSlot(ctx context.Context) {
+	var slot reentrant.Slot
+	p := &part{name: simDesks, units: 1, release: func() error { return slot.Release(context.Background()) }}
+	p.held = func() (uint64, bool) {
+		token, err := slot.Token()
+		return uint64(token), err == nil
+	}
+	taking := call{Op: p.op(history.Acquire), way: patiently, limit: simPatience}
+	c := h.record(taking, func(*call) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, simPatience)
+		defer cancel()
+		slot, err = h.session.NewSemaphore(simDesks, simDesksFree).AcquireSlot(ctx)
+		return err
+	})
+	if c.Outcome != history.OK {
+		return
+	}
+	p.lost, p.name, p.units = slot.Lost(), fmt.Sprintf("%s#%d", simDesks, slot.Number()), 0
+	token, _ := slot.Token()
+	c.Token = uint64(token)
+	h.also(c, p.name, 0)
+	for range 2 {
+		h.also(h.lookAt(p), simDesks, 1)
+		time.Sleep(between(h.random, 0, 5*time.Second))
+	}
+	c = h.give(p)
+	if c.Outcome == history.Unknown { // that is about the number
+		c.Outcome = history.OK
+	}
+	h.also(c, simDesks, 1)
+}
+
+// waitAndSignal waits for a condition, or signals it.
+func (h *hand) waitAndSignal(ctx context.Context) {
+	left, book := h.session.NewLock(simLeft), h.session.NewRWLock(simBook)
+	p, c := lockPart(context.Background(), left), left.NewCondition("news")
+	if h.random.IntN(3) == 0 {
+		p, c = writePart(book), book.NewCondition("news")
+	}
+	if !h.acquire(ctx, p) {
+		return
+	}
+	switch h.random.IntN(5) {
+	case 0, 1:
+		h.await(p, c)
+	case 2:
+		h.record(call{Op: p.op(signalled), all: true}, func(*call) error { return c.SignalAll(context.Background()) })
+	default:
+		h.record(call{Op: p.op(signalled)}, func(*call) error { return c.Signal(context.Background()) })
+	}
+	time.Sleep(between(h.random, 0, time.Second))
+	h.look(p)
+	h.give(p)
+}
+
+func (h *hand) await(p *part, c *reentrant.Condition) {
+	waiting := call{Op: p.op(history.Await), limit: between(h.random, time.Second, 40*time.Second)}
+	h.record(waiting, func(done *call) (err error) {
+		done.woken, err = c.AwaitFor(context.Background(), waiting.limit)
+		if err == nil {
+			done.Token, _ = p.held()
+		}
+		return err
+	})
+	p.lost = p.signal()
+}
+
+// giveWay holds a lock until another wants it.
+func (h *hand) giveWay(ctx context.Context) {
+	l := h.session.NewLock(simRight)
+	p := lockPart(context.Background(), l)
+	if !h.acquire(ctx, p) {
+		return
+	}
+	h.record(call{Op: p.op(waitedFor), limit: simLease}, func(*call) error {
+		select {
+		case <-l.Wanted(context.Background()):
+			return nil
+		case <-time.After(simLease):
+			return errNot
+		}
+	})
+	h.look(p)
+	h.give(p)
+}
+
+// A trip is a hold of a portable owner that another process may resume.
+type trip struct {
+	id   string
+	from string // a process
+}
+
+// travel resumes the hold of another process, or lets others resume one.
+func (h *hand) travel(ctx context.Context) {
+	l := h.session.NewLock(simFerry)
+	if t := h.board(); t != nil {
+		h.resume(l, t)
+		return
+	}
+	t := h.depart()
+	owner := reentrant.WithPortableOwner(ctx, t.id)
+	p := lockPart(reentrant.WithPortableOwner(context.Background(), t.id), l)
+	p.client = t.id
+	if !h.acquire(owner, p) {
+		return
+	}
+	h.mu.Lock()
+	h.trips = append(h.trips, t)
+	h.mu.Unlock()
+	time.Sleep(between(h.random, 0, 20*time.Second))
+	if h.claim(t) {
+		h.look(p)
+		h.give(p)
+	}
+}
+
+func (h *hand) depart() *trip {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trip++
+	return &trip{id: fmt.Sprintf("trip %d", h.trip), from: h.process.name}
+}
+
+// board returns a trip of another process, nil if there is none.
+func (h *hand) board() *trip {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, t := range h.trips {
+		if t.from != h.process.name {
+			h.trips = append(h.trips[:i:i], h.trips[i+1:]...)
+			return t
+		}
+	}
+	return nil
+}
+
+// claim reports whether no other process has boarded a trip.
+func (h *hand) claim(t *trip) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, other := range h.trips {
+		if other == t {
+			h.trips = append(h.trips[:i:i], h.trips[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hand) resume(l *reentrant.Lock, t *trip) {
+	owner := reentrant.WithPortableOwner(context.Background(), t.id)
+	p := lockPart(owner, l)
+	p.client = t.id
+	c := h.record(call{Op: p.op(history.Verify)}, func(c *call) error {
+		err := l.Resume(owner)
+		if errors.Is(err, reentrant.ErrNotHeld) {
+			err = errors.Join(reentrant.ErrLost, err) // it had the lock when the trip began
+		}
+		if err == nil {
+			c.Token, _ = p.held()
+		}
+		return err
+	})
+	if c.Outcome != history.OK {
+		return
+	}
+	p.lost = p.signal()
+	h.dwell(p)
+	h.look(p)
+	h.give(p)
+}
