@@ -24,6 +24,7 @@ type call struct {
 	woken bool          // an Await that was signalled
 	all   bool          // a SignalAll
 	again bool          // an acquire of what the client has
+	known bool          // the client knows that it has lost its hold
 }
 
 // A way is a way to acquire.
@@ -52,8 +53,11 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 
 func (h *hand) acquire(ctx context.Context, p *part) bool {
 	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 20*time.Second)}
-	if c.way == patiently {
+	switch c.way {
+	case patiently:
 		c.limit = simPatience
+	case atOnce:
+		c.limit = 0
 	}
 	c = h.record(c, func(done *call) error {
 		err := c.way.take(ctx, p, c.limit)
@@ -123,6 +127,8 @@ func (h *hand) record(c call, run func(*call) error) call {
 	}
 	h.mu.Lock()
 	c.Call = h.nowLocked()
+	before := h.holds[c.key()]
+	c.again, c.known = before.depth > 0, before.gone
 	if h.deaths[c.Process] == 0 {
 		h.open[c.Client] = c
 	}

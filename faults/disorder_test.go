@@ -1,4 +1,173 @@
 package faults
 
-// disorder finds what is against the order, or late, although nothing has gone wrong yet.
-func (w *world) disorder() (findings []string) { return nil }
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/relock-go/relock/faults/history"
+)
+
+// While nothing goes wrong, a message takes up to twice usual, and a call some of them.
+const (
+	prompt = time.Second // a call that need not wait, a grant, a report, a signal
+)
+
+// disorder finds what is against the order, or late. Most of it is looked for only where nothing has gone wrong yet.
+func (w *world) disorder() (findings []string) {
+	find := func(c call, format string, args ...any) {
+		findings = append(findings, fmt.Sprintf("%s: %s%s, called %v: ", c.Client, c.Kind, c.about(), time.Duration(c.Call))+fmt.Sprintf(format, args...))
+	}
+	byLock := make(map[string][]call)
+	for _, c := range w.calls {
+		c.overstays(find)
+		if c.Call < w.storm {
+			byLock[c.Lock] = append(byLock[c.Lock], c)
+		}
+	}
+	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
+		calls := byLock[lock]
+		slices.SortStableFunc(calls, func(a, b call) int { return int(a.Call - b.Call) })
+		calm := calmCalls{calls: calls, end: w.storm, cohorts: w.cohorts(), find: find}
+		calm.judge()
+	}
+	return findings
+}
+
+// overstays finds waits that go on after their time limit.
+func (c call) overstays(find func(call, string, ...any)) {
+	limit := c.limit + simLease/2 // in which a command ends, and perhaps another that makes the connection
+	if c.Kind == history.Await {
+		limit += simLease
+	}
+	waits := c.Kind == history.Acquire || c.Kind == history.Await
+	if waits && c.Outcome != history.Pending && c.took() > limit {
+		find(c, "it took %v", c.took())
+	}
+}
+
+func (c call) took() time.Duration { return time.Duration(c.Return - c.Call) }
+
+func (c call) waits() bool {
+	return c.Kind == history.Await || c.Kind == history.Acquire && c.way != atOnce
+}
+
+// refusal reports whether a call returned what it returns when others have the lock.
+func (c call) refusal() bool {
+	return c.Note == errNot.Error() || strings.Contains(c.Note, context.DeadlineExceeded.Error())
+}
+
+// calmCalls are the calls about one name, in the order in which they began, while nothing goes wrong.
+type calmCalls struct {
+	calls   []call
+	end     int64
+	cohorts bool
+	find    func(call, string, ...any)
+}
+
+func (m calmCalls) judge() {
+	for i, c := range m.calls {
+		if c.Return > m.end || c.Outcome == history.Pending {
+			continue
+		}
+		m.succeeds(c)
+		switch {
+		case c.Kind == waitedFor:
+			m.isReported(c)
+		case c.Kind == signalled:
+			m.wakes(c)
+		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
+			m.isPrompt(i, c)
+		}
+	}
+}
+
+// succeeds finds errors, losses, and calls that take long although they have nothing to wait for.
+func (m calmCalls) succeeds(c call) {
+	ok := c.Outcome == history.OK || c.Outcome == history.No && c.refusal() || c.Outcome == history.Lost && c.known ||
+		c.Kind == history.Await && c.Outcome == history.Lost && c.took() >= c.limit+simLease-time.Second
+	if !ok {
+		m.find(c, "%s (%s) although nothing had gone wrong", c.Outcome, c.Note)
+	}
+	atOnce := c.Kind != history.Await && c.Kind != waitedFor && !c.waits()
+	if atOnce && c.took() > prompt {
+		m.find(c, "it took %v", c.took())
+	}
+	if c.waits() && c.Outcome == history.No && c.took() < c.limit-time.Millisecond {
+		m.find(c, "it gave up after %v of %v", c.took(), c.limit)
+	}
+}
+
+// isPrompt finds grants that come later than they could: when a hold had ended, or a waiter before had left.
+func (m calmCalls) isPrompt(i int, c call) {
+	since := c.Call
+	overtaken := 0
+	if c.Kind == history.Await {
+		since += c.limit.Nanoseconds()
+	}
+	for j, other := range m.calls {
+		if other.Call > c.Return || j == i {
+			continue
+		}
+		switch {
+		case other.Kind == history.Unlock, other.Kind == history.Await, other.Kind == signalled,
+			other.Kind == history.Acquire && other.Client != c.Client:
+			since = max(since, min(other.Return, c.Return)) // a grant may overtake the reply
+		}
+		if j > i && other.Return < c.Return && c.Kind == history.Acquire && other.Kind == history.Acquire && other.Outcome == history.OK && !other.again &&
+			other.Call > c.Call+prompt.Nanoseconds() {
+			overtaken++
+		}
+	}
+	if late := time.Duration(c.Return - since); late > prompt {
+		m.find(c, "nothing happened for %v before", late)
+	}
+	if overtaken > mostOvertakes {
+		m.find(c, "%d that came more than %v later were served before", overtaken, prompt)
+	}
+}
+
+// mostOvertakes is for an owner behind two others of its process: each of the two other processes has a turn before each of
+// the three.
+const mostOvertakes = 8
+
+// isReported checks that a holder that asks is notified of waiters, of all and at once.
+func (m calmCalls) isReported(c call) {
+	var first int64
+	tried := false // which may be reported in a world of cohorts
+	for _, other := range m.calls {
+		if other.Client == c.Client || other.Return < c.Call {
+			continue
+		}
+		if other.waits() && (first == 0 || other.Call < first) {
+			first = other.Call
+		}
+		tried = tried || m.cohorts && other.way == atOnce && other.Call < c.Return
+	}
+	told := c.Outcome == history.OK
+	switch begins := max(first, c.Call); {
+	case told && (first == 0 || first > c.Return) && !tried:
+		m.find(c, "nobody waited")
+	case told && first != 0 && time.Duration(c.Return-begins) > prompt, !told && first != 0 && time.Duration(c.Return-begins) > prompt:
+		m.find(c, "another had waited since %v", time.Duration(begins))
+	}
+}
+
+// wakes checks that a signal wakes the longest waiter, or all.
+func (m calmCalls) wakes(c call) {
+	for _, other := range m.calls {
+		waits := other.Kind == history.Await && other.Call+prompt.Nanoseconds() < c.Call && other.Return > c.Return
+		expires := other.Call + other.limit.Nanoseconds()
+		if waits && expires > c.Return+prompt.Nanoseconds() {
+			if !other.woken && other.Return < m.end {
+				m.find(c, "it did not wake %s, which had waited since %v", other.Client, time.Duration(other.Call))
+			}
+			if !c.all {
+				return
+			}
+		}
+	}
+}

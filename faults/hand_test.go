@@ -62,7 +62,8 @@ func (w *world) begin() *process {
 func (p *process) run(ctx context.Context) error {
 	option := p.server.ClientOption()
 	option.DialCtxFn = p.cable.dial
-	option.Dialer = net.Dialer{KeepAlive: simHeartbeat}
+	option.Dialer = net.Dialer{KeepAlive: simHeartbeat, Timeout: slowest}
+	option.ConnWriteTimeout = slowest // as redisbackend.Open does
 	client, err := rueidis.NewClient(option)
 	if err != nil {
 		return err
@@ -82,9 +83,20 @@ func (p *process) run(ctx context.Context) error {
 		all.Go(func() { worker.work(ctx) })
 	}
 	all.Wait()
-	closing, cancel := context.WithTimeout(context.Background(), time.Minute)
+	return p.end(session)
+}
+
+// end closes a session, and waits until it has ended in the background, too.
+func (p *process) end(session *reentrant.Session) error {
+	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return session.Close(closing)
+	err := session.Close(soon)
+	late, cancel := context.WithTimeout(context.Background(), simPatience)
+	defer cancel()
+	if again := session.Close(late); !errors.Is(again, reentrant.ErrClosed) {
+		p.find("the session of %s does not end: %v", p.name, again)
+	}
+	return err
 }
 
 func (p *process) options() []reentrant.Option {

@@ -177,7 +177,7 @@ func (in *interpreter) look(c *client, op Op) {
 		in.find("%s: %s reports that there never was a hold", c.name, op.Kind)
 	case op.Outcome == Lost && c.hold != nil:
 		in.told(c, op)
-	case op.Outcome == Untold:
+	case op.Outcome == Untold && c.hold != nil:
 		in.find("%s lost %s, and was not notified", c.name, c.hold)
 	}
 }
