@@ -52,7 +52,7 @@ const (
 	usual    = 20 * time.Millisecond
 	slowest  = 3 * time.Second // more than a session gives a command
 	slowOne  = 100             // one in so many parcels is slow, also without a fault
-	lastCopy = 30 * time.Second
+	lastCopy = simLease
 	copyOne  = 20 // one in so many requests arrives a second time
 	inFlight = 64
 )

@@ -52,7 +52,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 }
 
 func (h *hand) acquire(ctx context.Context, p *part) bool {
-	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 20*time.Second)}
+	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 4*simHeartbeat)}
 	switch c.way {
 	case patiently:
 		c.limit = simPatience

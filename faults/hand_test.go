@@ -115,15 +115,15 @@ type hand struct {
 	random  *rand.Rand
 }
 
-// What hands do. In each minute most of them do the same, so that they meet.
+// What hands do. In each season, of ten heartbeats, most of them do the same, so that they meet.
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
 }
 
 func (h *hand) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		minute := uint64(time.Since(h.start) / time.Minute)
-		job := h.process.random(1<<32 + minute).IntN(len(jobs))
+		season := uint64(time.Since(h.start) / (10 * simHeartbeat))
+		job := h.process.random(1<<32 + season).IntN(len(jobs))
 		if h.random.IntN(3) == 0 {
 			job = h.random.IntN(len(jobs))
 		}
@@ -159,7 +159,7 @@ func (h *hand) reenters(ctx context.Context, p *part) (holds int) {
 
 // dwell uses a part for a while. A few uses outlast several leases.
 func (h *hand) dwell(p *part) {
-	time.Sleep(between(h.random, 0, 5*time.Second))
+	time.Sleep(between(h.random, 0, simHeartbeat))
 	if h.random.IntN(12) == 0 {
 		for end := time.Now().Add(simLease * 5 / 2); time.Now().Before(end) && h.look(p); {
 			time.Sleep(simHeartbeat)
@@ -237,7 +237,7 @@ func (h *hand) useSlot(ctx context.Context) {
 	h.also(c, p.name, 0)
 	for range 2 {
 		h.also(h.lookAt(p), simDesks, 1)
-		time.Sleep(between(h.random, 0, 5*time.Second))
+		time.Sleep(between(h.random, 0, simHeartbeat))
 	}
 	c = h.give(p)
 	if c.Outcome == history.Unknown { // that is about the number
@@ -270,7 +270,7 @@ func (h *hand) waitAndSignal(ctx context.Context) {
 }
 
 func (h *hand) await(p *part, c *reentrant.Condition) {
-	waiting := call{Op: p.op(history.Await), limit: between(h.random, time.Second, 40*time.Second)}
+	waiting := call{Op: p.op(history.Await), limit: between(h.random, time.Second, 8*simHeartbeat)}
 	h.record(waiting, func(done *call) (err error) {
 		done.woken, err = c.AwaitFor(context.Background(), waiting.limit)
 		if err == nil {
@@ -323,7 +323,7 @@ func (h *hand) travel(ctx context.Context) {
 	h.mu.Lock()
 	h.trips = append(h.trips, t)
 	h.mu.Unlock()
-	time.Sleep(between(h.random, 0, 20*time.Second))
+	time.Sleep(between(h.random, 0, 4*simHeartbeat))
 	if h.claim(t) {
 		h.look(p)
 		h.give(p)

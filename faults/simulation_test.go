@@ -23,17 +23,17 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-var hours = flag.Float64("hours", 0.5, "how many hours TestSimulation simulates")
+var hours = flag.Float64("hours", 1.25, "how many hours TestSimulation simulates")
 
 // The sizes of a world.
 const (
-	simCalm      = 2 * time.Minute // without faults
-	simulated    = 10 * time.Minute
+	simCalm      = 5 * time.Minute // without faults
+	simulated    = 25 * time.Minute
 	simProcesses = 3
 	simWorkers   = 3
-	simLease     = 30 * time.Second
-	simHeartbeat = 5 * time.Second
-	simPatience  = 10 * time.Minute // in virtual time
+	simLease     = 6 * simHeartbeat
+	simHeartbeat = 12 * time.Second
+	simPatience  = 30 * time.Minute // in virtual time
 
 	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
 	simLeastCohort = min(simLease/3, simHeartbeat) - simHeartbeat/10

@@ -48,7 +48,7 @@ var calamities = []calamity{
 func (w *world) rage(alive []*process) {
 	random := w.random(0)
 	for time.Since(w.start) < simulated {
-		time.Sleep(between(random, time.Second, 20*time.Second))
+		time.Sleep(between(random, time.Second, 4*simHeartbeat))
 		calamities[random.IntN(len(calamities))](w, random, &alive[random.IntN(len(alive))], alive)
 	}
 }
