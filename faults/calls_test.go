@@ -44,6 +44,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 		take: l.Lock, try: l.TryLock, tryFor: l.TryLockFor,
 		release: func() error { return l.Unlock(ctx) },
 		signal:  func() <-chan struct{} { return l.Lost(ctx) },
+		until:   func() (time.Time, error) { return l.TrustedUntil(ctx) },
 		held: func() (uint64, bool) {
 			token, err := l.Token(ctx)
 			return uint64(token), err == nil && l.IsHeldByCurrentOwner(ctx)
@@ -72,6 +73,7 @@ func (h *hand) acquire(ctx context.Context, p *part) bool {
 	if p.exclusive || p.lost == nil { // an owner that has lost a side, and enters it again, still has the lost one
 		p.lost = p.signal()
 	}
+	h.enter(p)
 	if p.exclusive && c.Token == 0 {
 		h.look(p) // the worker knows of the loss, and its next acquire is no re-entry
 	}
@@ -91,13 +93,20 @@ func (w way) take(ctx context.Context, p *part, limit time.Duration) error {
 }
 
 func (h *hand) give(p *part) call {
+	h.leave(p)
 	return h.record(call{Op: p.op(history.Unlock)}, func(*call) error { return p.release() })
 }
 
 // errUntold is returned by a look at a hold that is gone without a notice.
 var errUntold = errors.New("the hold is gone, and its owner was not notified")
 
-func (h *hand) look(p *part) bool { return h.lookAt(p).Outcome == history.OK }
+func (h *hand) look(p *part) bool {
+	ok := h.lookAt(p).Outcome == history.OK
+	if ok {
+		h.alone(p)
+	}
+	return ok
+}
 
 // lookAt asks whether a part is still in use, which sends no command.
 func (h *hand) lookAt(p *part) call {

@@ -79,8 +79,12 @@ func (p *process) run(ctx context.Context) error {
 	}
 	var all sync.WaitGroup
 	for i := range simWorkers {
-		worker := &hand{process: p, session: session, name: clientName(p.name, i), random: p.random(p.number*100 + uint64(i) + 1)}
-		all.Go(func() { worker.work(ctx) })
+		name := clientName(p.name, i)
+		worker := &hand{
+			process: p, session: session, name: name, own: reentrant.WithOwner(context.Background(), name),
+			random: p.random(p.number*100 + uint64(i) + 1),
+		}
+		all.Go(func() { worker.work(reentrant.WithOwner(ctx, name)) })
 	}
 	all.Wait()
 	return p.end(session)
@@ -112,6 +116,7 @@ type hand struct {
 	*process
 	session *reentrant.Session
 	name    string
+	own     context.Context // of the worker as an owner, so that others can ask about its holds
 	random  *rand.Rand
 }
 
@@ -135,13 +140,13 @@ func (h *hand) work(ctx context.Context) {
 // useLock re-enters a lock some times, checks it, and releases it as often as it was acquired.
 func (h *hand) useLock(ctx context.Context) {
 	l := h.session.NewLock([]string{simLeft, simRight}[h.random.IntN(2)])
-	p := lockPart(context.Background(), l)
+	p := lockPart(h.own, l)
 	if !h.acquire(ctx, p) {
 		return
 	}
 	holds := 1 + h.reenters(ctx, p)
 	if h.random.IntN(2) == 0 {
-		h.record(call{Op: p.op(history.Verify)}, func(*call) error { return l.Verify(context.Background()) })
+		h.record(call{Op: p.op(history.Verify)}, func(*call) error { return l.Verify(h.own) })
 	}
 	h.dwell(p)
 	h.giveAll(p, holds)
@@ -175,7 +180,7 @@ func (h *hand) giveAll(p *part, holds int) {
 }
 
 func (h *hand) read(ctx context.Context) {
-	p := readPart(h.session.NewRWLock(simBook))
+	p := readPart(h.own, h.session.NewRWLock(simBook))
 	if h.acquire(ctx, p) {
 		holds := 1 + h.reenters(ctx, p)
 		h.look(p)
@@ -187,7 +192,7 @@ func (h *hand) read(ctx context.Context) {
 // write writes, and in some cases goes on as a reader.
 func (h *hand) write(ctx context.Context) {
 	l := h.session.NewRWLock(simBook)
-	p, r := writePart(l), readPart(l)
+	p, r := writePart(h.own, l), readPart(h.own, l)
 	if !h.acquire(ctx, p) {
 		return
 	}
@@ -235,6 +240,8 @@ func (h *hand) useSlot(ctx context.Context) {
 	token, _ := slot.Token()
 	c.Token = uint64(token)
 	h.also(c, p.name, 0)
+	p.exclusive = true
+	h.enter(p)
 	for range 2 {
 		h.also(h.lookAt(p), simDesks, 1)
 		time.Sleep(between(h.random, 0, simHeartbeat))
@@ -249,9 +256,9 @@ func (h *hand) useSlot(ctx context.Context) {
 // waitAndSignal waits for a condition, or signals it.
 func (h *hand) waitAndSignal(ctx context.Context) {
 	left, book := h.session.NewLock(simLeft), h.session.NewRWLock(simBook)
-	p, c := lockPart(context.Background(), left), left.NewCondition("news")
+	p, c := lockPart(h.own, left), left.NewCondition("news")
 	if h.random.IntN(3) == 0 {
-		p, c = writePart(book), book.NewCondition("news")
+		p, c = writePart(h.own, book), book.NewCondition("news")
 	}
 	if !h.acquire(ctx, p) {
 		return
@@ -260,9 +267,9 @@ func (h *hand) waitAndSignal(ctx context.Context) {
 	case 0, 1:
 		h.await(p, c)
 	case 2:
-		h.record(call{Op: p.op(signalled), all: true}, func(*call) error { return c.SignalAll(context.Background()) })
+		h.record(call{Op: p.op(signalled), all: true}, func(*call) error { return c.SignalAll(h.own) })
 	default:
-		h.record(call{Op: p.op(signalled)}, func(*call) error { return c.Signal(context.Background()) })
+		h.record(call{Op: p.op(signalled)}, func(*call) error { return c.Signal(h.own) })
 	}
 	time.Sleep(between(h.random, 0, time.Second))
 	h.look(p)
@@ -270,27 +277,29 @@ func (h *hand) waitAndSignal(ctx context.Context) {
 }
 
 func (h *hand) await(p *part, c *reentrant.Condition) {
+	h.leave(p)
 	waiting := call{Op: p.op(history.Await), limit: between(h.random, time.Second, 8*simHeartbeat)}
 	h.record(waiting, func(done *call) (err error) {
-		done.woken, err = c.AwaitFor(context.Background(), waiting.limit)
+		done.woken, err = c.AwaitFor(h.own, waiting.limit)
 		if err == nil {
 			done.Token, _ = p.held()
 		}
 		return err
 	})
 	p.lost = p.signal()
+	h.enter(p)
 }
 
 // giveWay holds a lock until another wants it.
 func (h *hand) giveWay(ctx context.Context) {
 	l := h.session.NewLock(simRight)
-	p := lockPart(context.Background(), l)
+	p := lockPart(h.own, l)
 	if !h.acquire(ctx, p) {
 		return
 	}
 	h.record(call{Op: p.op(waitedFor), limit: simLease}, func(*call) error {
 		select {
-		case <-l.Wanted(context.Background()):
+		case <-l.Wanted(h.own):
 			return nil
 		case <-time.After(simLease):
 			return errNot
@@ -320,6 +329,7 @@ func (h *hand) travel(ctx context.Context) {
 	if !h.acquire(owner, p) {
 		return
 	}
+	h.leave(p) // another may resume it
 	h.mu.Lock()
 	h.trips = append(h.trips, t)
 	h.mu.Unlock()
@@ -381,6 +391,7 @@ func (h *hand) resume(l *reentrant.Lock, t *trip) {
 		return
 	}
 	p.lost = p.signal()
+	h.enter(p)
 	h.dwell(p)
 	h.look(p)
 	h.give(p)

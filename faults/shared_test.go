@@ -29,9 +29,10 @@ var sides = []string{readSide, writeSide, permitSide}
 // A part is one side of a read-write lock, or some permits, as a worker uses it.
 type part struct {
 	name, side string
-	client     string // "": the worker's name
-	units      int    // permits
-	exclusive  bool   // a Lock
+	client     string                    // "": the worker's name
+	units      int                       // permits
+	exclusive  bool                      // a Lock
+	until      func() (time.Time, error) // how long the hold is trusted; nil for permits
 	lost       <-chan struct{}
 
 	take    func(context.Context) error
@@ -42,29 +43,27 @@ type part struct {
 	held    func() (token uint64, held bool)
 }
 
-func readPart(l *reentrant.RWLock) *part {
-	bg := context.Background()
+func readPart(ctx context.Context, l *reentrant.RWLock) *part {
 	return &part{
 		name: l.Name(), side: readSide,
 		take: l.RLock, try: l.TryRLock, tryFor: l.TryRLockFor,
-		release: func() error { return l.RUnlock(bg) },
-		signal:  func() <-chan struct{} { return l.Lost(bg) },
+		release: func() error { return l.RUnlock(ctx) },
+		signal:  func() <-chan struct{} { return l.Lost(ctx) },
 		held: func() (uint64, bool) {
-			version, err := l.Version(bg)
-			return uint64(version), err == nil || l.ReadHoldCount(bg) > 0 // a writer has no version
+			version, err := l.Version(ctx)
+			return uint64(version), err == nil || l.ReadHoldCount(ctx) > 0 // a writer has no version
 		},
 	}
 }
 
-func writePart(l *reentrant.RWLock) *part {
-	bg := context.Background()
+func writePart(ctx context.Context, l *reentrant.RWLock) *part {
 	return &part{
 		name: l.Name(), side: writeSide,
 		take: l.Lock, try: l.TryLock, tryFor: l.TryLockFor,
-		release: func() error { return l.Unlock(bg) },
-		signal:  func() <-chan struct{} { return l.Lost(bg) },
+		release: func() error { return l.Unlock(ctx) },
+		signal:  func() <-chan struct{} { return l.Lost(ctx) },
 		held: func() (uint64, bool) {
-			token, err := l.Token(bg)
+			token, err := l.Token(ctx)
 			return uint64(token), err == nil
 		},
 	}
@@ -96,7 +95,7 @@ func (w *worker) share(ctx context.Context) {
 		case 2, 3:
 			w.sit(ctx, permitPart(seats, 1+w.random.IntN(mostSeats)))
 		default:
-			w.read(ctx, readPart(book))
+			w.read(ctx, readPart(context.Background(), book))
 		}
 		w.sleep(pace)
 	}
@@ -128,7 +127,7 @@ func (w *worker) read(ctx context.Context, r *part) {
 
 // writeShared writes to the register under the write side. In some cases it then downgrades to the read side.
 func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
-	p, r := writePart(l), readPart(l)
+	p, r := writePart(context.Background(), l), readPart(context.Background(), l)
 	if !w.acquireShared(ctx, p) {
 		return
 	}

@@ -88,7 +88,8 @@ type world struct {
 	open    map[string]call // the calls that have not returned, by client
 	deaths  map[string]int64
 	forgets []history.Span
-	turns   map[string]int // the number of times that a worker had something
+	turns   map[string]int  // the number of times that a worker had something
+	inside  map[*part]*hand // parts in use, by hands that have not begun to release them
 	trips   []*trip
 	trip    int // the number of trips so far
 	diary   []string
@@ -115,7 +116,7 @@ const broken = math.MaxInt64 / 2
 func newWorld(seed uint64) *world {
 	return &world{
 		seed: seed, calm: true, open: make(map[string]call), deaths: make(map[string]int64), turns: make(map[string]int),
-		holds: make(map[string]held), repaired: make(map[string]int64),
+		inside: make(map[*part]*hand), holds: make(map[string]held), repaired: make(map[string]int64),
 	}
 }
 

@@ -1,0 +1,115 @@
+package faults
+
+import (
+	"strings"
+	"time"
+)
+
+// The judges see what hands did. Here a world looks at all sessions at one moment, as nobody could in reality: what one of
+// them trusts, no other must trust, and the server must have it.
+
+// enter notes that a hand uses a part, and checks that it may.
+func (h *hand) enter(p *part) {
+	h.mu.Lock()
+	h.inside[p] = h
+	h.mu.Unlock()
+	h.alone(p)
+}
+
+// leave notes that a hand is about to release a part.
+func (h *hand) leave(p *part) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.inside, p)
+}
+
+// inUse reports whether a part is trusted at this moment.
+func (p *part) inUse() bool {
+	_, held := p.held()
+	select {
+	case <-p.lost:
+		return false
+	default:
+		return held
+	}
+}
+
+// alone checks that the others do not use what would exclude this part, at this moment.
+func (h *hand) alone(p *part) {
+	if h.blind() || !p.inUse() {
+		return
+	}
+	h.mu.Lock()
+	var others []*part
+	names := ""
+	for other, hand := range h.inside {
+		if other.name == p.name && other.user(hand) != p.user(h) {
+			others = append(others, other)
+		}
+	}
+	h.mu.Unlock()
+	units := p.units
+	for _, other := range others {
+		if excludes(p, other) && other.inUse() {
+			units += other.units
+			h.mu.Lock()
+			names += " " + other.user(h.inside[other]) + other.side
+			h.mu.Unlock()
+		}
+	}
+	limit := map[string]int{simSeats: simSeatsFree, simDesks: simDesksFree}[p.name]
+	if names != "" && units >= limit+min(p.units, 1) && p.inUse() {
+		h.find("%s has %s%s, and at the same time%s", p.user(h), p.name, p.side, names)
+	}
+	h.backed(p)
+}
+
+// user is the client of a part.
+func (p *part) user(h *hand) string {
+	if p.client != "" || h == nil {
+		return p.client
+	}
+	return h.name
+}
+
+func excludes(a, b *part) bool { return a.side != readSide || b.side != readSide }
+
+// backed checks that the server has a lock for as long as its owner trusts it.
+func (h *hand) backed(p *part) {
+	if p.until == nil || !p.exclusive {
+		return
+	}
+	until, err := p.until()
+	if err != nil {
+		return
+	}
+	c := h.server.Client()
+	holder, err := c.Do(h.t.Context(), c.B().Hkeys().Key(p.name).Build()).AsStrSlice()
+	if err != nil {
+		return // the world has ended
+	}
+	left, err := c.Do(h.t.Context(), c.B().Pttl().Key(p.name).Build()).AsInt64()
+	if err != nil {
+		return
+	}
+	if again, err := p.until(); err != nil || !again.Equal(until) || h.blind() {
+		return
+	}
+	ours := len(holder) == 1 && strings.HasPrefix(holder[0], h.session.ID())
+	if ends := time.Now().Add(time.Duration(left) * time.Millisecond); !ours || ends.Before(until) {
+		h.find("%s trusts %s for %v, and the server has it for %d ms, for %v", p.user(h), p.name, time.Until(until), left, holder)
+	}
+}
+
+// blind reports whether the server has forgotten something, of which the sessions may not know yet.
+func (w *world) blind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.nowLocked()
+	for _, f := range w.forgets {
+		if now <= f.To+simLease.Nanoseconds() {
+			return true
+		}
+	}
+	return false
+}
