@@ -53,7 +53,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 }
 
 func (h *hand) acquire(ctx context.Context, p *part) bool {
-	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 4*simHeartbeat)}
+	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 8*h.pace())}
 	switch c.way {
 	case patiently:
 		c.limit = simPatience
@@ -136,8 +136,9 @@ func (h *hand) record(c call, run func(*call) error) call {
 	}
 	h.mu.Lock()
 	c.Call = h.nowLocked()
-	before := h.holds[c.key()]
-	c.again, c.known = before.depth > 0, before.gone
+	before, other := h.holds[c.key()], c
+	other.Read = !c.Read
+	c.again, c.known = before.depth > 0 || h.holds[other.key()].depth > 0, before.gone
 	if h.deaths[c.Process] == 0 {
 		h.open[c.Client] = c
 	}

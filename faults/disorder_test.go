@@ -125,9 +125,29 @@ func (m calmCalls) isPrompt(i int, c call) {
 	if late := time.Duration(c.Return - since); late > prompt {
 		m.find(c, "nothing happened for %v before", late)
 	}
+	if other := m.overtaker(c); other != nil {
+		m.find(c, "%s of the same process came later and was served before, at %v", other.Client, time.Duration(other.Return))
+	}
 	if overtaken > mostOvertakes {
 		m.find(c, "%d that came more than %v later were served before", overtaken, prompt)
 	}
+}
+
+// overtaker returns a call of the same process that waited later, and was served before.
+func (m calmCalls) overtaker(c call) *call {
+	inLine := func(c call) bool {
+		return c.Kind == history.Acquire && c.waits() && !c.again && c.Lock != simFerry && c.Lock != simDesks
+	}
+	if !inLine(c) {
+		return nil
+	}
+	for i, other := range m.calls {
+		if inLine(other) && other.Process == c.Process && other.Outcome == history.OK && other.Client != c.Client &&
+			c.Call+time.Millisecond.Nanoseconds() < other.Call && other.Return+time.Millisecond.Nanoseconds() < c.Return {
+			return &m.calls[i]
+		}
+	}
+	return nil
 }
 
 // mostOvertakes is for an owner behind two others of its process: each of the two other processes has a turn before each of

@@ -120,21 +120,37 @@ type hand struct {
 	random  *rand.Rand
 }
 
-// What hands do. In each season, of ten heartbeats, most of them do the same, so that they meet.
+// What hands do. In each season most of them do the same, so that they meet.
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
 }
 
 func (h *hand) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		season := uint64(time.Since(h.start) / (10 * simHeartbeat))
-		job := h.process.random(1<<32 + season).IntN(len(jobs))
-		if h.random.IntN(3) == 0 {
+		job := h.season()
+		if h.random.IntN(4) == 0 {
 			job = h.random.IntN(len(jobs))
 		}
 		jobs[job](h, ctx)
-		time.Sleep(between(h.random, 0, simHeartbeat))
+		time.Sleep(between(h.random, 0, h.pace()))
 	}
+}
+
+// season is what most hands do now: each job in turn, in an order that the seed decides.
+func (h *hand) season() int {
+	now := time.Since(h.start) * time.Duration(len(jobs)) / simCalm
+	if now >= time.Duration(len(jobs)) {
+		now /= 3
+	}
+	return h.process.random(1 << 32).Perm(len(jobs))[now%time.Duration(len(jobs))]
+}
+
+// pace is how long a short use lasts at most. While nothing goes wrong there are many.
+func (h *hand) pace() time.Duration {
+	if time.Since(h.start) < simCalm {
+		return simHeartbeat / 6
+	}
+	return simHeartbeat
 }
 
 // useLock re-enters a lock some times, checks it, and releases it as often as it was acquired.
@@ -164,7 +180,7 @@ func (h *hand) reenters(ctx context.Context, p *part) (holds int) {
 
 // dwell uses a part for a while. A few uses outlast several leases.
 func (h *hand) dwell(p *part) {
-	time.Sleep(between(h.random, 0, simHeartbeat))
+	time.Sleep(between(h.random, 0, h.pace()))
 	if h.random.IntN(12) == 0 {
 		for end := time.Now().Add(simLease * 5 / 2); time.Now().Before(end) && h.look(p); {
 			time.Sleep(simHeartbeat)
@@ -244,7 +260,7 @@ func (h *hand) useSlot(ctx context.Context) {
 	h.enter(p)
 	for range 2 {
 		h.also(h.lookAt(p), simDesks, 1)
-		time.Sleep(between(h.random, 0, simHeartbeat))
+		time.Sleep(between(h.random, 0, h.pace()))
 	}
 	c = h.give(p)
 	if c.Outcome == history.Unknown { // that is about the number
@@ -333,7 +349,7 @@ func (h *hand) travel(ctx context.Context) {
 	h.mu.Lock()
 	h.trips = append(h.trips, t)
 	h.mu.Unlock()
-	time.Sleep(between(h.random, 0, 4*simHeartbeat))
+	time.Sleep(between(h.random, 0, 4*h.pace()))
 	if h.claim(t) {
 		h.look(p)
 		h.give(p)
