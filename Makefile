@@ -36,7 +36,7 @@ fuzz: ## every fuzz test for a while (FUZZTIME=30s)
 nightly: ## histories of processes under random faults (DURATION=4h)
 	go test ./faults -run Histories -duration $(DURATION) -timeout 0 -v
 
-simulate: ## processes under random faults in virtual time (HOURS=100), some two seconds for an hour
+simulate: ## processes under random faults in virtual time (HOURS=100), one or two seconds for an hour
 	go test ./faults -run Simulation -hours $(HOURS) -timeout 0 -v
 
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
