@@ -155,7 +155,7 @@ func (h *hand) pace() time.Duration {
 
 // useLock re-enters a lock some times, checks it, and releases it as often as it was acquired.
 func (h *hand) useLock(ctx context.Context) {
-	l := h.session.NewLock([]string{simLeft, simRight}[h.random.IntN(2)])
+	l := h.session.NewLock([]string{simLeft, simLeft, simLeft, simRight}[h.random.IntN(4)])
 	p := lockPart(h.own, l)
 	if !h.acquire(ctx, p) {
 		return

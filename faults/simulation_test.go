@@ -30,7 +30,7 @@ const (
 	simCalm      = 5 * time.Minute // without faults
 	simulated    = 25 * time.Minute
 	simProcesses = 3
-	simWorkers   = 3
+	simWorkers   = 4
 	simLease     = 6 * simHeartbeat
 	simHeartbeat = 12 * time.Second
 	simPatience  = 30 * time.Minute // in virtual time
@@ -255,7 +255,10 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 			exclusive = append(exclusive, c.Op)
 		}
 	}
-	h := history.History{Ops: exclusive, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease, Least: simLeast, Local: w.cohorts()}
+	h := history.History{Ops: exclusive, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease, Least: simLeast}
+	// A copy from before a hold may have its owner still waiting: it can then get the lock a second time under one epoch, after
+	// another had it. No order of the model allows that, so only tokens are judged where copies take over.
+	h.Local = w.cohorts() || slices.ContainsFunc(w.forgets, func(s history.Span) bool { return s.Partly })
 	if w.cohorts() {
 		h.Least = simLeastCohort
 	}
