@@ -113,7 +113,7 @@ func (h *hand) lookAt(p *part) call {
 	return h.record(call{Op: p.op(history.Look)}, func(c *call) error {
 		token, held := p.held()
 		if !held {
-			time.Sleep(1) // until all has happened that happens at this moment
+			time.Sleep(time.Nanosecond) // until all has happened that happens at this moment
 		}
 		select {
 		case <-p.lost:

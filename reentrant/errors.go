@@ -77,7 +77,7 @@ func afterDo(ctx, within context.Context, err, ended error) error {
 	lost := only(ended)
 	of, named := errors.AsType[*Error](err)
 	switch {
-	case err == nil, err == ErrLost && errors.Is(ended, ErrLost):
+	case err == nil, err == ErrLost && errors.Is(ended, ErrLost): //nolint:errorlint // ErrLost itself says less than ended
 		return ended
 	case lost == nil, !errors.Is(ended, ErrLost):
 		return errors.Join(err, ended)
@@ -94,7 +94,7 @@ func afterDo(ctx, within context.Context, err, ended error) error {
 // only returns the Error that err is, or nil if it is another one, or several.
 func only(err error) *Error {
 	for {
-		switch e := err.(type) {
+		switch e := err.(type) { //nolint:errorlint // an Error within another error is not all of it
 		case *Error:
 			return e
 		case interface{ Unwrap() []error }:

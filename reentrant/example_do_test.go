@@ -86,7 +86,7 @@ func ExampleWithMaxWaiting() {
 	err := report.Do(reentrant.WithOwner(ctx, "first"), func(context.Context) error {
 		waits, leave := context.WithCancel(reentrant.WithOwner(ctx, "second"))
 		defer leave()
-		go report.Do(waits, func(context.Context) error { return nil })
+		go func() { _ = report.Do(waits, func(context.Context) error { return nil }) }()
 		for report.QueueLength() == 0 {
 			runtime.Gosched()
 		}

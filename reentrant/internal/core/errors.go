@@ -123,7 +123,7 @@ func Outwaited(ctx context.Context, behind string) error { return &outwaited{beh
 // the wait ended. near returns the holders of this session. If there are none, far asks the server, unless that was asked a
 // moment ago or the call was cancelled: that caller has left.
 func (s *Session) BehindWhom(err error, name string, shared bool, near func() []Holder, far func(limit time.Duration) Sighting) ([]Holder, error) {
-	o, ok := err.(*outwaited)
+	o, ok := err.(*outwaited) //nolint:errorlint // within another error it is not all that happened
 	if !ok {
 		return nil, err
 	}
