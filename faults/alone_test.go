@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The judges see what hands did. Here a world looks at all sessions at one moment, as nobody could in reality: what one of
+// The judges see what hands did. Here a world looks at all sessions at one moment, as only it can: what one of
 // them trusts, no other must trust, and the server must have it.
 
 // enter notes that a hand uses a part, and checks that it may.

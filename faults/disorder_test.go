@@ -175,7 +175,7 @@ func (m calmCalls) isReported(c call) {
 	told := c.Outcome == history.OK
 	switch begins := max(first, c.Call); {
 	case told && (first == 0 || first > c.Return) && !tried:
-		m.find(c, "nobody waited")
+		m.find(c, "no session waited")
 	case told && first != 0 && time.Duration(c.Return-begins) > prompt, !told && first != 0 && time.Duration(c.Return-begins) > prompt:
 		m.find(c, "another had waited since %v", time.Duration(begins))
 	}

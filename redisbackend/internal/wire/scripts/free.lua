@@ -27,7 +27,7 @@ local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 if now > tonumber(deadline) or now <= tonumber(last) or now <= tonumber(seen) then return 0 end
 if tokens ~= '1' or owner == '*linger' then return 0 end
 if first == session and tonumber(epoch) <= tonumber(upto) then return 0 end
-if tonumber(keep) > tonumber(kept) then kept = keep end -- it was kept briefly, as of a lock that nobody waited for
+if tonumber(keep) > tonumber(kept) then kept = keep end -- it was kept briefly, as no session waited
 -- The new field comes before the old one goes, or the hash would go too.
 local name = first .. ':' .. owner
 local added, had = redis.call('HSET', KEYS[1], name, holds) == 1
