@@ -90,10 +90,10 @@ type localQueue[K any, O comparable] interface {
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
-// passQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
-// the time of the call is up before the server has replied, passQueue makes one more attempt, which waits for the reply
+// enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
+// the time of the call is up before the server has replied, enterQueue makes one more attempt, which waits for the reply
 // for at most an eighth of a command's time limit. life is the life of what the call got.
-func passQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
+func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)
 	if !t.Waits {
 		mode |= sharedqueue.Once

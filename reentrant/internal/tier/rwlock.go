@@ -41,7 +41,7 @@ func (l RWLock) Take(ctx context.Context, owner core.Owner, side core.Mode, t Tr
 	}
 	defer n.Leave()
 	n.Check()
-	life, ok, err := passQueue(ctx, l.Handle, n, n.Tier().(*rwTier), owner, claimOf(side, owner), wish{mode: side}, t)
+	life, ok, err := enterQueue(ctx, l.Handle, n, n.Tier().(*rwTier), owner, claimOf(side, owner), wish{mode: side}, t)
 	return Grant{n, life}, ok, err
 }
 

@@ -25,7 +25,7 @@ func (m Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall
 	if c.Limit(limit) {
 		x.Wake()
 	}
-	c.life, ok, err = passQueue(ctx, m.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
+	c.life, ok, err = enterQueue(ctx, m.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
 	return c, ok, err
 }
 
