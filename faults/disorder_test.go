@@ -181,18 +181,22 @@ func (m calmCalls) isReported(c call) {
 	}
 }
 
-// wakes checks that a signal wakes the longest waiter, or all.
+// wakes checks that a signal wakes the longest waiter, or all. One whose limit ends at about the same time may have been the
+// longest waiter, and have been woken.
 func (m calmCalls) wakes(c call) {
 	for _, other := range m.calls {
-		waits := other.Kind == history.Await && other.Call+prompt.Nanoseconds() < c.Call && other.Return > c.Return
-		expires := other.Call + other.limit.Nanoseconds()
-		if waits && expires > c.Return+prompt.Nanoseconds() {
-			if !other.woken && other.Outcome != history.Lost && other.Return < m.end { // one that was woken may find others inside
-				m.find(c, "it did not wake %s, which had waited since %v", other.Client, time.Duration(other.Call))
-			}
-			if !c.all {
-				return
-			}
+		if other.Kind != history.Await || other.Call+prompt.Nanoseconds() >= c.Call || other.Return <= c.Return {
+			continue
+		}
+		switch expires := other.Call + other.limit.Nanoseconds(); {
+		case expires+prompt.Nanoseconds() < c.Call:
+			continue
+		case expires <= c.Return+prompt.Nanoseconds():
+		case !other.woken && other.Outcome != history.Lost && other.Return < m.end: // one that was woken may find others inside
+			m.find(c, "it did not wake %s, which had waited since %v", other.Client, time.Duration(other.Call))
+		}
+		if !c.all {
+			return
 		}
 	}
 }
