@@ -162,15 +162,16 @@ func (m calmCalls) isReported(c call) {
 		if other.Client == c.Client {
 			continue
 		}
+		asks := m.cohorts && other.way == atOnce // a try reaches a holder that might keep the lock
 		left := other.Return < c.Call && other.Return+prompt.Nanoseconds() > c.Call
-		tried = tried || left && other.waits()
+		tried = tried || left && (other.waits() || asks)
 		if other.Return < c.Call {
 			continue
 		}
 		if other.waits() && (first == 0 || other.Call < first) {
 			first = other.Call
 		}
-		tried = tried || m.cohorts && other.way == atOnce && other.Call < c.Return
+		tried = tried || asks && other.Call < c.Return
 	}
 	told := c.Outcome == history.OK
 	switch begins := max(first, c.Call); {
