@@ -3,7 +3,6 @@ package exclusive
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -12,6 +11,145 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
+
+// A Try describes a call that takes the lock, and how long it may wait. It is passed by reference: the stack of a
+// goroutine that has waited long is no longer in the processor's caches, and each copy would touch three cache lines of
+// it.
+type Try struct {
+	Op       string
+	Waits    bool
+	Barges   bool      // takes a free lock even if others wait for it
+	Deadline time.Time // zero: none
+	Timeout  <-chan time.Time
+	Fixed    time.Duration // the lease of the hold, if it is a fixed one
+	Fresh    bool          // fails if the owner has the lock already
+	Begun    time.Time     // zero if the session reports no events
+	note     string        // for a new hold
+
+	waitBegun    time.Time // when it began to wait in the local queue, if that is watched
+	reportedWait bool      // the long wait has been reported
+
+	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
+	// session for it.
+	holds    int
+	ticket   uint64
+	ahead    time.Duration      // how far the wall clock was ahead when it got the ticket
+	notifier *core.LossNotifier // of the hold it had
+}
+
+// Expired reports whether the time of a timed try is up.
+func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
+
+// outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
+// and replicas that lag are no reason to lose it.
+func (t *Try) outlasts(err error) bool {
+	return t.holds > 0 && errors.Is(err, backend.ErrNotReplicated)
+}
+
+// within returns d, or the time left of a timed try if that is less, but not less than least.
+func (t *Try) within(d, least time.Duration) time.Duration {
+	if t.Deadline.IsZero() {
+		return d
+	}
+	return min(d, max(time.Until(t.Deadline), least))
+}
+
+// TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
+// that has the lock can take it again.
+func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	st, err := l.Room.getState(l)
+	if err != nil {
+		return l.reenterClosed(ctx, owner, t)
+	}
+	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
+		t.note = core.NoteOf(ctx)
+	}
+	got := st.enter(ctx, owner, t, l.MaxWaiting)
+	if got == localqueue.Claimed {
+		return st.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
+	}
+	defer l.Room.PutState(st)
+	switch {
+	case got == localqueue.Reentered:
+		return st.reenter(ctx, owner, t)
+	case got == localqueue.Full:
+		return false, core.QueueFull(l.MaxWaiting)
+	case got != localqueue.Cancelled:
+		return false, st.checkCleanUp()
+	case ctx.Err() != nil:
+		return false, core.Outwaited(ctx, "others come first")
+	}
+	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
+}
+
+// reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
+func (l *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	st := l.Room.FindState(l.Name)
+	if st == nil {
+		return false, core.ErrClosed
+	}
+	defer l.Room.PutState(st)
+	if _, holds := st.Queue.Begin(owner); !holds {
+		return false, core.ErrClosed
+	}
+	return st.reenter(ctx, owner, t)
+}
+
+// enter enters the local queue, and waits in it if the try waits, but not behind most others.
+func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) localqueue.Outcome {
+	mode := queueMode(owner)
+	if t.Barges {
+		mode |= localqueue.Barging
+	}
+	if !t.Waits {
+		return st.tryEnter(ctx, owner, mode)
+	}
+	if ctx.Err() != nil {
+		return localqueue.Cancelled
+	}
+	place := st.Queue.ReserveWithin(owner, mode, most)
+	if st.watched.Load() {
+		st.noteWaiter(owner)
+	}
+	if !place.Waits() {
+		return st.Queue.Wait(place, nil, nil)
+	}
+	return st.wait(ctx, owner, place, t)
+}
+
+// queueMode is how an owner waits in the local queue.
+func queueMode(o core.Owner) localqueue.Mode {
+	if core.IsShared(o) {
+		return localqueue.Shared
+	}
+	return localqueue.Fair
+}
+
+// tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
+// command may take: the clean-up may be about to release the very lock that the caller asks for.
+func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode) localqueue.Outcome {
+	var limit <-chan time.Time
+	for {
+		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
+		got, cleaning := st.Queue.TryClaim(owner, mode), st.cleaning
+		st.mu.Unlock()
+		if got != localqueue.Busy || cleaning == nil {
+			return got
+		}
+		if limit == nil {
+			timer := time.NewTimer(st.s.core.Config.CommandTimeout)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		select {
+		case <-cleaning:
+		case <-limit:
+			return localqueue.TimedOut
+		case <-ctx.Done():
+			return localqueue.Cancelled
+		}
+	}
+}
 
 // acquireRemote gets the lock for the head of the queue, which inherits its session's hold or asks Redis. The caller
 // has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
@@ -239,23 +377,6 @@ func (st *State) addHolds(ctx context.Context, owner core.Owner, t *Try) (bool, 
 	return err == nil, err
 }
 
-// Expired reports whether the time of a timed try is up.
-func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
-
-// outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
-// and replicas that lag are no reason to lose it.
-func (t *Try) outlasts(err error) bool {
-	return t.holds > 0 && errors.Is(err, backend.ErrNotReplicated)
-}
-
-// within returns d, or the time left of a timed try if that is less, but not less than least.
-func (t *Try) within(d, least time.Duration) time.Duration {
-	if t.Deadline.IsZero() {
-		return d
-	}
-	return min(d, max(time.Until(t.Deadline), least))
-}
-
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
 // even if ctx has not ended yet: no command could be sent.
 func (st *State) interrupted(ctx context.Context, last error) error {
@@ -422,64 +543,4 @@ func (st *State) park(ctx context.Context, t *Try, ttl time.Duration) {
 	case <-ctx.Done():
 	case <-st.s.core.Closing:
 	}
-}
-
-// giveUp ends an attempt that got no hold. Baton.
-func (st *State) giveUp() {
-	st.mu.Lock()
-	s := st.m.GiveUp()
-	st.mu.Unlock()
-	st.leave(s)
-}
-
-// leave carries out the step that ends what the goroutine with the baton does. Baton, which is passed on.
-func (st *State) leave(s machine.Step) {
-	if s.Do == machine.PassOn {
-		st.passOn()
-		return
-	}
-	st.Queue.Leave()
-	st.s.PutState(st)
-}
-
-// passOn passes the baton to the next owner, which takes over what Redis has for the session, such as its place among the
-// waiters. If there is none, it passes the baton and its reference to a clean-up in the background, so that a caller whose
-// context ended does not wait for Redis.
-func (st *State) passOn() {
-	st.mu.Lock()
-	passed := st.Queue.Pass()
-	if !passed {
-		st.startCleaningLocked()
-	}
-	st.mu.Unlock()
-	if passed {
-		st.s.PutState(st)
-		return
-	}
-	st.s.core.Cleaner.Do(st.cleanUp)
-}
-
-// startCleaningLocked gives the baton to a clean-up. st.mu is held.
-func (st *State) startCleaningLocked() {
-	st.m.Clean()
-	st.cleaning, st.cleaningSince = make(chan struct{}), st.s.core.Age()
-}
-
-// cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
-// It waits no longer than ReleaseTime: the epoch of the next attempt is higher than that of anything left.
-func (st *State) cleanUp() {
-	st.mu.Lock()
-	at := st.moment(st.s.core.Age())
-	req := st.m.ReleaseRequest(&at)
-	st.mu.Unlock()
-	if err := st.release(context.Background(), req); err != nil && !errors.Is(err, core.ErrLost) && !st.s.core.Outages.Add(st.name) {
-		st.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", st.name), slog.Any("error", err))
-	}
-	st.mu.Lock()
-	done := st.cleaning
-	st.cleaning = nil
-	st.Queue.Leave()
-	st.mu.Unlock()
-	close(done)
-	st.s.PutState(st)
 }

@@ -1,16 +1,10 @@
 package exclusive
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"math"
-	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/relock-go/relock/backend"
-	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
@@ -117,34 +111,6 @@ func (l *Handle) WaitingOwners() (owners []core.Owner) {
 	return owners
 }
 
-// lockIDs counts the Locks that ever got a hold.
-var lockIDs atomic.Uint32
-
-// id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
-func (l *Handle) id() uint32 {
-	if n := l.lazyID.Load(); n != 0 {
-		return n
-	}
-	if n := lockIDs.Add(1); l.lazyID.CompareAndSwap(0, n) {
-		runtime.AddCleanup(l, leakRecord.report, leakRecord{l.Room, l.Name, n})
-	}
-	return l.lazyID.Load()
-}
-
-// A leakRecord outlives a Lock that was collected.
-type leakRecord struct {
-	s      *Room
-	name   string
-	lockID uint32
-}
-
-// report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
-func (r leakRecord) report() {
-	if h := r.s.HoldOf(r.name); h.Owned() && h.lockID == r.lockID {
-		r.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", r.name), slog.String("owner", h.Owner.String()))
-	}
-}
-
 // Has reports whether the owner has the lock, or lost it and has not been evicted yet.
 func (l *Handle) Has(owner core.Owner) (has bool) {
 	l.WithState(func(st *State) {
@@ -154,139 +120,3 @@ func (l *Handle) Has(owner core.Owner) (has bool) {
 	})
 	return has
 }
-
-// A Try describes a call that takes the lock, and how long it may wait. It is passed by reference: the stack of a
-// goroutine that has waited long is no longer in the processor's caches, and each copy would touch three cache lines of
-// it.
-type Try struct {
-	Op       string
-	Waits    bool
-	Barges   bool      // takes a free lock even if others wait for it
-	Deadline time.Time // zero: none
-	Timeout  <-chan time.Time
-	Fixed    time.Duration // the lease of the hold, if it is a fixed one
-	Fresh    bool          // fails if the owner has the lock already
-	Begun    time.Time     // zero if the session reports no events
-	note     string        // for a new hold
-
-	waitBegun    time.Time // when it began to wait in the local queue, if that is watched
-	reportedWait bool      // the long wait has been reported
-
-	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
-	// session for it.
-	holds    int
-	ticket   uint64
-	ahead    time.Duration      // how far the wall clock was ahead when it got the ticket
-	notifier *core.LossNotifier // of the hold it had
-}
-
-// TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
-// that has the lock can take it again.
-func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	st, err := l.Room.getState(l)
-	if err != nil {
-		return l.reenterClosed(ctx, owner, t)
-	}
-	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
-		t.note = core.NoteOf(ctx)
-	}
-	got := st.enter(ctx, owner, t, l.MaxWaiting)
-	if got == localqueue.Claimed {
-		return st.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
-	}
-	defer l.Room.PutState(st)
-	switch {
-	case got == localqueue.Reentered:
-		return st.reenter(ctx, owner, t)
-	case got == localqueue.Full:
-		return false, core.QueueFull(l.MaxWaiting)
-	case got != localqueue.Cancelled:
-		return false, st.checkCleanUp()
-	case ctx.Err() != nil:
-		return false, core.Outwaited(ctx, "others come first")
-	}
-	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
-}
-
-// checkCleanUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
-// process has the lock, and it is not known whether another process has it. A clean-up that has only begun is no error.
-func (st *State) checkCleanUp() error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.cleaning == nil || st.s.core.Age()-st.cleaningSince < st.s.core.Config.Stall() {
-		return nil
-	}
-	return fmt.Errorf("%w: what an earlier caller left behind is not given back yet", backend.ErrUnavailable)
-}
-
-// reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
-func (l *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	st := l.Room.FindState(l.Name)
-	if st == nil {
-		return false, core.ErrClosed
-	}
-	defer l.Room.PutState(st)
-	if _, holds := st.Queue.Begin(owner); !holds {
-		return false, core.ErrClosed
-	}
-	return st.reenter(ctx, owner, t)
-}
-
-// enter enters the local queue, and waits in it if the try waits, but not behind most others.
-func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) localqueue.Outcome {
-	mode := queueMode(owner)
-	if t.Barges {
-		mode |= localqueue.Barging
-	}
-	if !t.Waits {
-		return st.tryEnter(ctx, owner, mode)
-	}
-	if ctx.Err() != nil {
-		return localqueue.Cancelled
-	}
-	place := st.Queue.ReserveWithin(owner, mode, most)
-	if st.watched.Load() {
-		st.noteWaiter(owner)
-	}
-	if !place.Waits() {
-		return st.Queue.Wait(place, nil, nil)
-	}
-	return st.wait(ctx, owner, place, t)
-}
-
-// queueMode is how an owner waits in the local queue.
-func queueMode(o core.Owner) localqueue.Mode {
-	if core.IsShared(o) {
-		return localqueue.Shared
-	}
-	return localqueue.Fair
-}
-
-// tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
-// command may take: the clean-up may be about to release the very lock that the caller asks for.
-func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode) localqueue.Outcome {
-	var limit <-chan time.Time
-	for {
-		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
-		got, cleaning := st.Queue.TryClaim(owner, mode), st.cleaning
-		st.mu.Unlock()
-		if got != localqueue.Busy || cleaning == nil {
-			return got
-		}
-		if limit == nil {
-			timer := time.NewTimer(st.s.core.Config.CommandTimeout)
-			defer timer.Stop()
-			limit = timer.C
-		}
-		select {
-		case <-cleaning:
-		case <-limit:
-			return localqueue.TimedOut
-		case <-ctx.Done():
-			return localqueue.Cancelled
-		}
-	}
-}
-
-// maxHolds is the largest hold count, as in Java.
-const maxHolds = math.MaxInt32

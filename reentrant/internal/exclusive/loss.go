@@ -1,6 +1,10 @@
 package exclusive
 
 import (
+	"context"
+	"fmt"
+	"time"
+
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
@@ -41,30 +45,6 @@ func (s *Room) AbandonAll() {
 	}
 }
 
-// evict takes the baton from the owner of a lost hold and passes it to the next, unless the owner is giving it up
-// itself. If there is no next owner to take over what Redis may still have, the session gives that back. The caller has
-// a reference to the lock state.
-func (st *State) evict(epoch uint64, mayBeThere bool) {
-	st.mu.Lock()
-	owner, fixed := st.m.Owner(), st.m.Lease().Fixed()
-	holds := st.Queue.HoldCount(owner)
-	evicted := st.m.Phase() == machine.Lost && st.m.Epoch() == epoch && st.Queue.Evict(owner)
-	if evicted {
-		st.oweLocked(owner, fixed, holds)
-		st.m.Evicted()
-		st.disownLocked()
-	}
-	remote, name := st.remote, st.name
-	st.mu.Unlock()
-	if !evicted {
-		return
-	}
-	if mayBeThere && st.Queue.Idle() {
-		st.s.core.Cleaner.Do(func() { st.s.ReleaseOrphan(remote, name, epoch) })
-	}
-	st.s.PutState(st)
-}
-
 // notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.
 func (s *Room) notifyLost(name string, h *Hold, why string) {
 	h.notifyLoss()
@@ -76,4 +56,55 @@ func (h *Hold) notifyLoss() {
 	if h.notifier != nil {
 		h.notifier.Notify()
 	}
+}
+
+// Lose ends a hold that can no longer be trusted, and notifies its owner. See [machine.Machine.Lose].
+func (st *State) Lose(epoch uint64, why string) {
+	st.mu.Lock()
+	st.carryOutLoss(st.m.Lose(epoch, why))
+}
+
+// carryOutLoss notifies the owner of a lost hold, if the step says so. st.mu is held, and free when it returns.
+func (st *State) carryOutLoss(s machine.Step) {
+	if s.Do != machine.Lose {
+		st.mu.Unlock()
+		return
+	}
+	h := st.holdLocked()
+	st.recordLossLocked(&h, s.Why)
+	st.mu.Unlock()
+	h.notifyLoss()
+}
+
+// recordLossLocked records that the hold is lost, before any call can return ErrLost. The caller calls notifyLoss without
+// the mutex. st.mu is held.
+func (st *State) recordLossLocked(h *Hold, why string) {
+	st.holder.Store(0)
+	if h.notifier != nil {
+		h.notifier.CloseLost()
+	}
+	st.s.reportLost(st.name, h, why)
+}
+
+// leftBehind is why a hold ends that Close leaves in Redis.
+const leftBehind = "the session was closed, and the hold is left to be resumed"
+
+// reportLost reports that a hold is lost.
+func (s *Room) reportLost(name string, h *Hold, why string) {
+	s.core.Counts.Lost.Add(1)
+	e := core.Event{Kind: core.EventLost, Lock: name, Owner: h.Owner, Token: h.Token, Held: time.Since(h.since)}
+	switch {
+	case h.Lease.Fixed() && !time.Now().Before(h.Lease.Until()):
+		why = "its fixed lease ended"
+		e = core.Meant(e, "a fixed lease has ended")
+	case why == leftBehind:
+		e = core.Meant(e, "a hold is left to be resumed")
+	}
+	e.Err = fmt.Errorf("%w (%s)", core.ErrLost, why)
+	s.core.Report(context.Background(), e)
+}
+
+// lost reports whether the owner has lost a hold of the lock that it has not unlocked since.
+func (l *Handle) lost(owner core.Owner) bool {
+	return l.Room.core.Debts.Owed(core.DebtOf(core.ModeLock, l.Name, owner)) > 0
 }

@@ -3,6 +3,7 @@ package exclusive
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -33,6 +34,9 @@ func (st *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, e
 	}
 	return err == nil, err
 }
+
+// maxHolds is the largest hold count, as in Java.
+const maxHolds = math.MaxInt32
 
 // asksUntil returns the time limit of a re-entry, as operate takes it. A try that does not wait sends its command once.
 func (t *Try) asksUntil(now time.Time) time.Time {

@@ -1,7 +1,10 @@
 package exclusive
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
-
-// lost reports whether the owner has lost a hold of the lock that it has not unlocked since.
-func (l *Handle) lost(owner core.Owner) bool {
-	return l.Room.core.Debts.Owed(core.DebtOf(core.ModeLock, l.Name, owner)) > 0
-}
 
 // A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the
 // session does about it in Redis. It is in use while an owner holds the lock or waits for it, or a clean-up runs. After
@@ -177,16 +176,158 @@ func (st *State) trust(why string) bool {
 	return !step.Lost
 }
 
-// withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
-// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
-// afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
-func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
-	st := s.FindState(name)
-	if st == nil {
-		return false
+// A Hold is what was known at one moment of what an owner of this session has of a lock.
+type Hold struct {
+	Owner core.Owner
+	Epoch uint64
+	Token backend.Token
+	Lease lease.Lease
+	span  time.Duration // the lease that renewals ask for
+	phase machine.Phase
+	holdInfo
+}
+
+// Owned reports whether an owner has the hold, as far as this process knows.
+func (h *Hold) Owned() bool { return h.phase == machine.Held || h.phase == machine.Leaving }
+
+// belongsTo reports whether the owner has the hold, or lost it and has not been evicted yet.
+func (h *Hold) belongsTo(owner core.Owner) bool {
+	return h.Owner == owner && (h.Owned() || h.phase == machine.Lost)
+}
+
+// fixed is the length of the hold's lease if that is a fixed one, else zero.
+func (h *Hold) fixed() time.Duration {
+	if h.Lease.Fixed() {
+		return h.span
 	}
-	defer s.PutState(st)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
+	return 0
+}
+
+// A holdInfo is what this process keeps about a hold for its users. It decides nothing. It is guarded by State.mu.
+type holdInfo struct {
+	lockID   uint32             // of the Lock with which it was got
+	notifier *core.LossNotifier // nil until a caller asks to be notified of the loss
+	wanted   *wantedChannel     // nil until a caller asks to be notified that another owner waits
+	since    time.Time          // when it began
+	note     *note              // nil if it has none
+}
+
+// holdLocked returns the hold. st.mu is held.
+func (st *State) holdLocked() Hold {
+	return Hold{Owner: st.m.Owner(), Epoch: st.m.Epoch(), Token: st.m.Token(), Lease: st.m.Lease(), span: st.m.Span(), phase: st.m.Phase(), holdInfo: st.info}
+}
+
+// settleLocked carries out that the machine has made the head a holder: its owner is known, and has the hold count of
+// the step. st.mu is held.
+func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, now time.Time, holds int) {
+	st.info = holdInfo{lockID: l.id(), notifier: t.notifier, since: now}
+	if st.holderLock.Load() != st.info.lockID {
+		st.holderLock.Store(st.info.lockID)
+	}
+	if cohort := st.m.Cohort(); st.cohort.Load() != cohort {
+		st.cohort.Store(cohort)
+	}
+	st.holder.Store(core.GoroutineOf(st.m.Owner()))
+	if l.lastState.Load() != st {
+		l.lastState.Store(st)
+	}
+	if st.s.core.Reporting {
+		st.reportGot(ctx, core.EventAcquired, t)
+	}
+	st.Queue.Settle(holds)
+	st.s.core.SawToken(st.m.Token())
+	st.s.core.Counts.Acquired.Add(1)
+}
+
+// reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with st.mu
+// held, or with the baton of the hold, so that the events of a lock have an order.
+func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
+	st.s.core.Report(ctx, core.Event{Kind: kind, Lock: st.name, Owner: st.m.Owner(), Token: st.m.Token(), Wait: time.Since(t.Begun)})
+}
+
+// startUpkeepLocked starts the background work for a hold that is new in Redis: it sends the note and has the keeper
+// renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
+// attempt may have got the hold anew after that. st.mu is held.
+func (st *State) startUpkeepLocked(note *note, check bool) {
+	if st.info.note = note; note != nil {
+		st.noteLocked()
+	}
+	st.s.keeper.WakeBy(st.m.Lease().Wake())
+	if check {
+		st.checkLocked()
+	}
+}
+
+// trustLocked records for how long the lease can be trusted, after the machine has changed that. st.mu is held.
+func (st *State) trustLocked() {
+	st.trustUntil.Store(int64(st.m.Lease().Until().Sub(st.s.core.Opened)))
+}
+
+// trustLeft returns for how much longer the hold's lease can be trusted when the session has the given age.
+func (st *State) trustLeft(age time.Duration) time.Duration {
+	return time.Duration(st.trustUntil.Load()) - age
+}
+
+// disownLocked carries out that the owner no longer has the hold. st.mu is held.
+func (st *State) disownLocked() {
+	st.info = holdInfo{}
+	st.holder.Store(0)
+}
+
+// replaceLocked carries out that the owner's hold goes on under another epoch. old is the one before: callers that asked
+// to be notified about it are notified about the new one, unless it has been lost. Then they have been notified. st.mu is
+// held.
+func (st *State) replaceLocked(old *Hold, note *note, check bool) {
+	st.info = holdInfo{lockID: old.lockID, since: time.Now()}
+	if old.Owned() {
+		st.info.since, st.info.notifier, st.info.wanted = old.since, old.notifier, old.wanted
+		note = cmp.Or(note, old.note)
+	}
+	st.trustLocked()
+	st.watchLocked()
+	st.startUpkeepLocked(note, check)
+	st.s.core.SawToken(st.m.Token())
+}
+
+// ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;
+// otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's now. In a process that
+// was stopped the keeper may not have noticed yet that the lease is over. The lock state is not used for another lock
+// while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the operation.
+func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
+	st = l.lastState.Load()
+	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != l.lazyID.Load() {
+		return nil, 0
+	}
+	if age = l.Room.core.Age(); st.trustLeft(age) <= 0 {
+		return nil, 0
+	}
+	return st, age
+}
+
+// lockIDs counts the Locks that ever got a hold.
+var lockIDs atomic.Uint32
+
+// id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
+func (l *Handle) id() uint32 {
+	if n := l.lazyID.Load(); n != 0 {
+		return n
+	}
+	if n := lockIDs.Add(1); l.lazyID.CompareAndSwap(0, n) {
+		runtime.AddCleanup(l, leakRecord.report, leakRecord{l.Room, l.Name, n})
+	}
+	return l.lazyID.Load()
+}
+
+// A leakRecord outlives a Lock that was collected.
+type leakRecord struct {
+	s      *Room
+	name   string
+	lockID uint32
+}
+
+// report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
+func (r leakRecord) report() {
+	if h := r.s.HoldOf(r.name); h.Owned() && h.lockID == r.lockID {
+		r.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", r.name), slog.String("owner", h.Owner.String()))
+	}
 }

@@ -1,9 +1,7 @@
 package exclusive
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
@@ -90,32 +88,4 @@ func (st *State) rewatch() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.watchLocked()
-}
-
-// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report. It has no
-// reference to the lock state while it waits for Redis, so that Close need not wait for it.
-type watch struct {
-	s      *Room
-	remote backend.Watcher
-	name   string
-	epoch  uint64
-	tries  int
-}
-
-func (w watch) send() {
-	needed := w.s.withHold(w.name, w.epoch, func(h *holdInfo) bool { return h.wanted != nil && !h.wanted.closed })
-	if !needed {
-		return
-	}
-	now := time.Now()
-	w.s.core.Counts.Commands.Add(1)
-	reply, err := w.remote.Watch(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.epoch)
-	switch {
-	case err == nil && reply.Waiting:
-		w.s.Wanted(w.name, w.epoch)
-	case err != nil && !backend.Refused(err):
-		again := w
-		again.tries++
-		core.RepeatLater(&w.s.core.Checks, core.RetryPause(w.tries, w.s.core.Config.Heartbeat), again.send)
-	}
 }

@@ -1,0 +1,204 @@
+package exclusive
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+)
+
+// withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
+// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
+// afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
+func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
+	st := s.FindState(name)
+	if st == nil {
+		return false
+	}
+	defer s.PutState(st)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
+}
+
+// An ownershipCheck finds out whether a hold is still its session's.
+type ownershipCheck struct {
+	s      *Room
+	remote backend.Remote
+	name   string
+	epoch  uint64
+}
+
+// run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
+func (c ownershipCheck) run() {
+	if st := c.s.FindState(c.name); st == nil || !st.checking(c) {
+		return
+	}
+	now := time.Now()
+	c.s.core.Counts.Commands.Add(1)
+	found, err := c.remote.Inspect(c.s.core.Deadlines.Context(context.Background(), now, now.Add(c.s.core.Config.CommandTimeout)))
+	if st := c.s.FindState(c.name); st != nil {
+		st.checked(c, c.learns(&found, err, now))
+		c.s.PutState(st)
+	}
+}
+
+// learns returns what a reply shows. As in Verify: Redis had the hold with this epoch, so with another one it is over.
+func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) machine.Checked {
+	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
+	return machine.Checked{Epoch: c.epoch, Ours: ours, Failed: err != nil, Sent: sent, TTL: found.TTL}
+}
+
+// checking begins a check, and reports whether it is still needed. It drops a reference.
+func (st *State) checking(q ownershipCheck) bool {
+	defer st.s.PutState(st)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.m.Checking(q.epoch)
+}
+
+// checked handles Redis's reply.
+func (st *State) checked(q ownershipCheck, c machine.Checked) {
+	st.mu.Lock()
+	at := st.moment(st.s.core.Age())
+	s := st.m.Checked(&at, c)
+	if !s.Wake.IsZero() {
+		st.trustLocked()
+	}
+	st.carryOutLoss(s)
+	switch {
+	case s.Do == machine.CheckLater:
+		core.RepeatLater(&q.s.core.Checks, q.s.core.Config.Heartbeat, q.run)
+	case s.Do == machine.Lose:
+		st.evict(q.epoch, false)
+	case !s.Wake.IsZero():
+		st.s.keeper.WakeBy(s.Wake)
+	}
+}
+
+// checkOfHoldLocked returns a check of the present hold. st.mu is held.
+func (st *State) checkOfHoldLocked() ownershipCheck {
+	return ownershipCheck{st.s, st.remote, st.name, st.m.Epoch()}
+}
+
+// ask asks Redis at once who has the lock. If that shows the present hold to be another session's, the hold ends here.
+func (st *State) ask(ctx context.Context, now time.Time) (backend.State, error) {
+	st.mu.Lock()
+	c := st.checkOfHoldLocked()
+	st.mu.Unlock()
+	found, err := c.remote.Inspect(ctx)
+	if err == nil {
+		st.checked(c, c.learns(&found, nil, now))
+	}
+	return found, err
+}
+
+// checkLocked asks Redis whether the hold is still this session's, and for how long: in the background, and by separate
+// workers, so that an ownership check never blocks other waiters. st.mu is held.
+func (st *State) checkLocked() {
+	st.s.core.Checks.Do(st.checkOfHoldLocked().run)
+}
+
+// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report. It has no
+// reference to the lock state while it waits for Redis, so that Close need not wait for it.
+type watch struct {
+	s      *Room
+	remote backend.Watcher
+	name   string
+	epoch  uint64
+	tries  int
+}
+
+func (w watch) send() {
+	needed := w.s.withHold(w.name, w.epoch, func(h *holdInfo) bool { return h.wanted != nil && !h.wanted.closed })
+	if !needed {
+		return
+	}
+	now := time.Now()
+	w.s.core.Counts.Commands.Add(1)
+	reply, err := w.remote.Watch(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.epoch)
+	switch {
+	case err == nil && reply.Waiting:
+		w.s.Wanted(w.name, w.epoch)
+	case err != nil && !backend.Refused(err):
+		again := w
+		again.tries++
+		core.RepeatLater(&w.s.core.Checks, core.RetryPause(w.tries, w.s.core.Config.Heartbeat), again.send)
+	}
+}
+
+// noteAge is the age from which a renewal writes a note in Redis again. A note lasts for at least five minutes and
+// twice the lease; renewals come at a third of the lease.
+const noteAge = 2 * time.Minute
+
+// A note is the note of a hold. Guarded by State.mu.
+type note struct {
+	text string
+	sent time.Duration // the session's age when it last sent the note; 0: Redis may not have it
+}
+
+// newNote returns the note with a text; nil without one.
+func newNote(text string) *note {
+	if text == "" {
+		return nil
+	}
+	return &note{text: text}
+}
+
+// String returns the text of the note, "" if there is none.
+func (n *note) String() string {
+	if n == nil {
+		return ""
+	}
+	return n.text
+}
+
+// noteLocked sends the hold's note in the background. st.mu is held.
+func (st *State) noteLocked() {
+	if remote, ok := st.remote.(backend.Noter); ok {
+		n := noteWrite{s: st.s, remote: remote, name: st.name, req: backend.NoteRequest{Epoch: st.m.Epoch(), Text: st.info.note.text}}
+		st.s.core.Checks.Do(n.send)
+	}
+}
+
+// renewNoteLocked writes the note again if Redis would forget it, or may not have it. st.mu is held.
+func (st *State) renewNoteLocked(now time.Time) {
+	if n := st.info.note; n != nil && (n.sent == 0 || now.Sub(st.s.core.Opened)-n.sent > noteAge) {
+		st.noteLocked()
+	}
+}
+
+// rewriteNote makes the next renewal write the note: there may be another server now, without it.
+func (st *State) rewriteNote() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if n := st.info.note; n != nil {
+		n.sent = 0
+	}
+}
+
+// A noteWrite is the command that writes a note. One that fails is left to the next renewal. Like a watch it has no reference
+// to the lock state while it waits for Redis.
+type noteWrite struct {
+	s      *Room
+	remote backend.Noter
+	name   string
+	req    backend.NoteRequest
+}
+
+func (w noteWrite) send() {
+	if !w.s.withHold(w.name, w.req.Epoch, func(*holdInfo) bool { return true }) {
+		return
+	}
+	now := time.Now()
+	w.s.core.Counts.Commands.Add(1)
+	kept, err := w.remote.Note(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.req)
+	if err == nil && kept {
+		w.s.withHold(w.name, w.req.Epoch, func(h *holdInfo) bool {
+			h.note.sent = now.Sub(w.s.core.Opened)
+			return true
+		})
+	}
+}
