@@ -154,3 +154,171 @@ func (q *Queue[K]) grantLocked(w *node[K], holds int) {
 	q.state, q.owner, q.holds, q.granted = busy, w.Value().owner, holds, w
 	wake(w, holds)
 }
+
+// Reenter adds a hold to owner's settled hold, in one critical section. ok is false, and nothing changes, if owner is
+// not the holder or has an operation under way (holds is then 0), or if it has [MaxHolds] holds already (holds is then
+// MaxHolds).
+func (q *Queue[K]) Reenter(owner K) (holds int, ok bool) {
+	q.mu.Lock()
+	if q.isSettledLocked(owner) {
+		if ok = q.holds < MaxHolds; ok {
+			q.holds++
+		}
+		holds = q.holds
+	}
+	q.unlock()
+	return holds, ok
+}
+
+// ExitOrBegin takes one of owner's holds, or begins an operation if owner has only one, in one critical section. If ok,
+// holds is how many are left. With 0 left the last hold is still there, and the caller has the baton, busy, as after
+// [Queue.Begin]. ok is false, and nothing changes, if owner is not the holder or has an operation under way.
+func (q *Queue[K]) ExitOrBegin(owner K) (holds int, ok bool) {
+	q.mu.Lock()
+	if ok = q.isSettledLocked(owner); ok {
+		if q.holds > 1 {
+			q.holds--
+			holds = q.holds
+		} else {
+			q.state = busy
+		}
+	}
+	q.unlock()
+	return holds, ok
+}
+
+// Begin starts an operation on owner's hold: the caller has the baton, busy, and holds is the hold count. While another
+// goroutine has an operation under way for the same owner, Begin waits for its end. That wait cannot be cancelled, and
+// it ends before any re-entry is let in, because the operation may be an unlock that all of those wait for. ok is false
+// if owner has no hold, or has none left when the other operation ends.
+func (q *Queue[K]) Begin(owner K) (holds int, ok bool) {
+	q.mu.Lock()
+	if q.owner != owner || q.holds == 0 {
+		q.unlock()
+		return 0, false
+	}
+	if q.state == settled {
+		q.state = busy
+		holds = q.holds
+		q.unlock()
+		return holds, true
+	}
+	w := q.nodeLocked(owner)
+	q.ops.Push(w)
+	q.unlock()
+	w.Wait()
+	holds = int(w.Value().holds)
+	return holds, holds > 0
+}
+
+// Settle ends a claim or an operation of the caller. The owner then has the given number of holds, from 1 to [MaxHolds],
+// and no operation is under way. If other goroutines of the same owner wait, one of them gets the baton at once, for its
+// operation or for its re-entry.
+func (q *Queue[K]) Settle(holds int) {
+	if holds < 1 || holds > MaxHolds {
+		panic("localqueue: bug: Settle with an impossible hold count")
+	}
+	q.lockBusy("Settle")
+	q.state, q.holds, q.arriving = settled, holds, false
+	if q.ops.First != nil || len(q.siblings) > 0 {
+		q.resumeLocked()
+	}
+	q.unlock()
+}
+
+// isSettledLocked reports whether owner is the holder and no operation is under way. q.mu is held.
+func (q *Queue[K]) isSettledLocked(owner K) bool {
+	return q.state == settled && q.owner == owner
+}
+
+// resumeLocked gives a baton that has just been settled to the next goroutine of the same owner, if one waits.
+// q.mu is held.
+func (q *Queue[K]) resumeLocked() {
+	if w := q.ops.First; w != nil {
+		q.ops.Remove(w)
+		q.grantLocked(w, q.holds)
+		return
+	}
+	if w := q.siblings[q.owner]; w != nil {
+		q.dequeueLocked(w)
+		q.admitLocked(w, q.holds)
+	}
+}
+
+// The results of these methods were true at one moment during the call.
+
+// HoldCount returns the number of owner's holds, 0 if it is not the holder.
+func (q *Queue[K]) HoldCount(owner K) int {
+	q.mu.Lock()
+	holds := 0
+	if q.owner == owner {
+		holds = q.holds
+	}
+	q.unlock()
+	return holds
+}
+
+// Holder returns the owner that has holds, if there is one.
+func (q *Queue[K]) Holder() (owner K, ok bool) {
+	q.mu.Lock()
+	if ok = q.holds > 0; ok {
+		owner = q.owner
+	}
+	q.unlock()
+	return owner, ok
+}
+
+// Len returns the number of goroutines in line. Those that wait in Begin are not in line.
+func (q *Queue[K]) Len() int { return int(q.length.Load()) }
+
+// Waiters returns the owners in line, longest waiter first. A shared owner is listed once for each goroutine.
+func (q *Queue[K]) Waiters() []K {
+	q.mu.Lock()
+	owners := make([]K, 0, q.line.Len)
+	for w := range q.line.All() {
+		owners = append(owners, w.Value().owner)
+	}
+	q.unlock()
+	return owners
+}
+
+// Queued returns the number of claims that wait: those in line, and the one that has the baton and has not settled yet.
+// A claim of [Queue.TryClaim] or of a holder that enters again does not wait, and neither does one that has given up and keeps
+// the baton after a [Queue.Pass].
+func (q *Queue[K]) Queued() int {
+	q.mu.Lock()
+	n := q.queuedLocked()
+	q.unlock()
+	return n
+}
+
+// queuedLocked is Queued. q.mu is held.
+func (q *Queue[K]) queuedLocked() int {
+	if q.arriving {
+		return q.line.Len + 1
+	}
+	return q.line.Len
+}
+
+// QueuedOwners returns the owners of the claims that Queued counts, longest waiter first. A shared owner is listed once for
+// each goroutine.
+func (q *Queue[K]) QueuedOwners() []K {
+	q.mu.Lock()
+	owners := make([]K, 0, q.line.Len+1)
+	if q.arriving {
+		owners = append(owners, q.owner)
+	}
+	for w := range q.line.All() {
+		owners = append(owners, w.Value().owner)
+	}
+	q.unlock()
+	return owners
+}
+
+// Idle reports whether the baton is free. No goroutine waits then.
+func (q *Queue[K]) Idle() bool {
+	q.mu.Lock()
+	idle := q.state == free
+	q.unlock()
+	return idle
+}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"math"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -45,6 +46,25 @@ func newAttempt[K comparable](at *Moment, h *Head[K]) attempt {
 		waits: h.Waits, barges: h.Barges, holds: int32(max(h.Holds, 1)), fixed: h.Fixed, deadline: at.instant(h.Deadline),
 		spins: int32(at.Spin),
 	}
+}
+
+// A turn counts the local hand-overs since this session got the lock.
+type turn struct {
+	began      instant
+	passes     int32
+	limit      int32 // 0: there is no turn
+	generation int32 // how many owners were in the queue when it began
+}
+
+// newTurn begins a turn for the owners that are in the queue now.
+func newTurn(o *Options, now instant, waiters int) turn {
+	return turn{began: now, limit: int32(min(o.Handoffs, math.MaxInt32)), generation: int32(waiters)}
+}
+
+// spent reports whether another session, if one waits, should have the lock now.
+func (t *turn) spent(o *Options, now instant) bool {
+	lasted := now - t.began
+	return t.passes >= t.limit || lasted >= o.HandoffTime || lasted >= o.Generation && t.passes >= t.generation
 }
 
 // Begin begins with a head that has just got the baton, and does not inherit. A hold that was left to it ends here, and its
@@ -280,14 +300,6 @@ func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 
 // doubt notes that a copy of an attempt may be under way until then.
 func (m *Machine[K]) doubt(until instant) { m.doubtUntil = max(m.doubtUntil, until) }
-
-// pendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
-func (m *Machine[K]) pendingUntil(at *Moment) time.Time {
-	if m.doubtUntil <= at.now() {
-		m.doubtUntil = 0
-	}
-	return at.time(m.doubtUntil)
-}
 
 // A grant is one that was pushed for an attempt.
 type grant struct {

@@ -1,30 +1,10 @@
 package machine
 
 import (
-	"math"
 	"time"
 
 	"github.com/relock-go/relock/backend"
 )
-
-// A turn counts the local hand-overs since this session got the lock.
-type turn struct {
-	began      instant
-	passes     int32
-	limit      int32 // 0: there is no turn
-	generation int32 // how many owners were in the queue when it began
-}
-
-// newTurn begins a turn for the owners that are in the queue now.
-func newTurn(o *Options, now instant, waiters int) turn {
-	return turn{began: now, limit: int32(min(o.Handoffs, math.MaxInt32)), generation: int32(waiters)}
-}
-
-// spent reports whether another session, if one waits, should have the lock now.
-func (t *turn) spent(o *Options, now instant) bool {
-	lasted := now - t.began
-	return t.passes >= t.limit || lasted >= o.HandoffTime || lasted >= o.Generation && t.passes >= t.generation
-}
 
 // CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
 // the given age. The driver then passes the baton, under the same mutex; HandOver follows if an owner was there to take it,
@@ -79,6 +59,22 @@ func (m *Machine[K]) Clean() Step {
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
 	return backend.ReleaseRequest{Epoch: m.epoch, Until: m.pendingUntil(at), Used: m.used, Prior: m.remembered()}
+}
+
+// remembered returns how the last reply left the lock in Redis; none while an operation may change that.
+func (m *Machine[K]) remembered() backend.Prior {
+	if m.operating {
+		return backend.Prior{}
+	}
+	return m.prior
+}
+
+// pendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
+func (m *Machine[K]) pendingUntil(at *Moment) time.Time {
+	if m.doubtUntil <= at.now() {
+		m.doubtUntil = 0
+	}
+	return at.time(m.doubtUntil)
 }
 
 // Released handles the end of a release. done says that Redis has nothing of the session any more, freed that the lock

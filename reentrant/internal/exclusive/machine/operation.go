@@ -9,14 +9,6 @@ func (m *Machine[K]) Operate() {
 	m.operating = true
 }
 
-// remembered returns how the last reply left the lock in Redis; none while an operation may change that.
-func (m *Machine[K]) remembered() backend.Prior {
-	if m.operating {
-		return backend.Prior{}
-	}
-	return m.prior
-}
-
 // Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
 // operation, and for a caller that asks. If it cannot and the keeper has not found that yet, in a process that was
 // paused, the hold is lost now.
