@@ -328,7 +328,7 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 			a.overtaken(t)
 		case localqueue.Reentered: // the Resume was of this very owner
 			defer st.s.PutState(st)
-			return a.end(st.addHolds(ctx, a.owner, t))
+			return a.end(st.reenter(ctx, a.owner, t))
 		default: // another owner has the baton, and this one has left the queue
 			st.s.PutState(st)
 			if err := st.interrupted(ctx, last); err != nil {
@@ -366,15 +366,6 @@ func (a *attempt) overtaken(t *Try) {
 	defer st.mu.Unlock()
 	at := st.moment(st.s.core.Age())
 	st.m.Overtaken(&at, &h)
-}
-
-// addHolds adds the head's holds to those that a Resume got for the same owner. Baton of the owner's operation.
-func (st *State) addHolds(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	if t.holds == 0 {
-		return st.reenter(ctx, owner, t)
-	}
-	err := st.restoreHolds(ctx, owner, t)
-	return err == nil, err
 }
 
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
@@ -515,7 +506,7 @@ func (a *attempt) settleLocked(ctx context.Context, t *Try, now time.Time, s *ma
 	if s.Do == machine.Settle {
 		a.st.trustLocked()
 		a.st.settleLocked(ctx, a.l, t, now, s.Holds)
-		a.st.startUpkeepLocked(newNote(t.note), s.Check)
+		a.st.startUpkeepLocked(t.note, s.Check)
 	}
 }
 

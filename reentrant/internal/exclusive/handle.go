@@ -22,24 +22,28 @@ type Handle struct {
 }
 
 // NotifierOf returns the notifier of an owner's hold; nil if it has none.
-func (l *Handle) NotifierOf(owner core.Owner) *core.LossNotifier {
-	st := l.Room.FindState(l.Name)
-	if st == nil {
-		return nil
-	}
-	defer l.Room.PutState(st)
-	if _, held := st.heldBy(owner); !held {
-		return nil
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if !st.m.Owned() || st.m.Owner() != owner {
-		return nil
-	}
-	if st.info.notifier == nil {
-		st.info.notifier = core.NewLossNotifier()
-	}
-	return st.info.notifier
+func (l *Handle) NotifierOf(owner core.Owner) (notifier *core.LossNotifier) {
+	l.inHold(owner, func(st *State) {
+		if st.info.notifier == nil {
+			st.info.notifier = core.NewLossNotifier()
+		}
+		notifier = st.info.notifier
+	})
+	return notifier
+}
+
+// inHold calls f with st.mu held, if the owner has the lock and its hold can be trusted.
+func (l *Handle) inHold(owner core.Owner, f func(st *State)) {
+	l.WithState(func(st *State) {
+		if _, held := st.heldBy(owner); !held {
+			return
+		}
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.m.Owned() && st.m.Owner() == owner {
+			f(st)
+		}
+	})
 }
 
 // HoldsOf returns how many times an owner holds the lock.
@@ -112,11 +116,7 @@ func (l *Handle) WaitingOwners() (owners []core.Owner) {
 }
 
 // Has reports whether the owner has the lock, or lost it and has not been evicted yet.
-func (l *Handle) Has(owner core.Owner) (has bool) {
-	l.WithState(func(st *State) {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		has = st.m.BelongsTo(owner)
-	})
-	return has
+func (l *Handle) Has(owner core.Owner) bool {
+	h := l.Room.HoldOf(l.Name)
+	return h.belongsTo(owner)
 }

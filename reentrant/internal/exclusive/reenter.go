@@ -12,25 +12,28 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// reenter takes the lock once more for its owner, unless the caller wants a lock that it does not hold yet. It is
-// called with the baton, which goes back to the owner, or to the next one if the hold is lost meanwhile.
+// reenter takes the lock once more for its owner, or adds the holds that a wait gave up to those that the owner has, unless the
+// caller wants a lock that it does not hold yet. It is called with the baton, which goes back to the owner, or to the next
+// one if the hold is lost meanwhile.
 func (st *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
 	had := st.Queue.HoldCount(owner)
 	if t.Fresh {
-		st.finishUnchanged(had)
+		_ = st.finish(had, had, nil) // a loss is on record for the owner's next call
 		return false, nil
 	}
-	holds, err := had, core.ErrTooManyHolds
-	if holds < maxHolds {
-		err = st.setRemoteHolds(ctx, owner, holds+1, t.asksUntil(time.Now()))
+	has, more, err := had, max(t.holds, 1), core.ErrTooManyHolds
+	if has <= maxHolds-more {
+		err = st.setRemoteHolds(ctx, owner, has+more, t.asksUntil(time.Now()))
 	}
 	if err == nil {
-		holds++
-		st.s.core.Counts.Reentries.Add(1)
+		has += more
+		st.shareNotifier(t.notifier)
+		if t.holds == 0 {
+			st.s.core.Counts.Reentries.Add(1)
+		}
 	}
-	if !st.finishAcquire(ctx, core.EventReentered, t, holds, had, err) {
-		st.passOn()
-		return false, core.ErrLost
+	if lost := st.finishAcquire(ctx, core.EventReentered, t, has, had, err); lost != nil {
+		return false, lost
 	}
 	return err == nil, err
 }
@@ -44,13 +47,6 @@ func (t *Try) asksUntil(now time.Time) time.Time {
 		return now
 	}
 	return t.Deadline
-}
-
-// finishUnchanged ends an operation that changed nothing. A hold that was lost meanwhile is on record for its owner's next call.
-func (st *State) finishUnchanged(holds int) {
-	if !st.finishOperation(holds, holds) {
-		st.passOn()
-	}
 }
 
 // setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes

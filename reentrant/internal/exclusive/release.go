@@ -78,9 +78,8 @@ func (l *Handle) notHeld(owner core.Owner) error {
 // one if the hold is lost.
 func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 	err := st.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(st.s.core.Config.ReleaseTime))
-	if !st.finishOperation(holds, holds) {
-		st.passOn()
-		return core.ErrLost
+	if lost := st.finish(holds, holds, nil); lost != nil {
+		return lost
 	}
 	return err
 }

@@ -107,9 +107,8 @@ func (st *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, rem
 	st.m.ResumeOwn(&at, &h)
 	st.mu.Unlock()
 	_, err := r.run(ctx)
-	if !st.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err) {
-		st.passOn()
-		return errors.Join(core.ErrLost, err)
+	if lost := st.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err); lost != nil {
+		return errors.Join(lost, err)
 	}
 	return err
 }
@@ -206,11 +205,11 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	case machine.Settle:
 		st.trustLocked()
 		st.settleLocked(ctx, r.l, r.t, at.Now, s.Holds)
-		st.startUpkeepLocked(newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), s.Check)
+		st.startUpkeepLocked(cmp.Or(core.NoteOf(ctx), reply.Note), s.Check)
 		st.mu.Unlock()
 		return nil
 	case machine.Replace:
-		r.replace(&old, newNote(cmp.Or(core.NoteOf(ctx), reply.Note)), at.Abandoned)
+		r.replace(&old, cmp.Or(core.NoteOf(ctx), reply.Note), at.Abandoned)
 		return nil
 	}
 	r.over = true
@@ -223,7 +222,7 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 
 // replace carries out that the owner's hold goes on under a new epoch. If it is another hold, the old one is lost, and the
 // owner has the holds that Redis has. st.mu is held, and free when it returns.
-func (r *resumption) replace(old *Hold, note *note, abandoned bool) {
+func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	st, s := r.st, r.step
 	lost := s.Why != ""
 	if lost {
@@ -251,23 +250,25 @@ func (r *resumption) replace(old *Hold, note *note, abandoned bool) {
 // markTaken asks Redis about the hold with this epoch, if it can have been taken up, or notes the epoch for a hold that
 // has not begun. The epoch is 0 if Redis had lost the record.
 func (st *State) markTaken(epoch uint64) {
-	if epoch == 0 {
-		st.recheck()
-		return
-	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.m.Taken(epoch).Check {
+	if epoch == 0 && st.m.Reconnected().Check || epoch > 0 && st.m.Taken(epoch).Check {
 		st.checkLocked()
 	}
 }
 
-// recheck asks Redis about a hold that may have been taken up while the channel was closed, even if the reply that
-// grants it is still under way.
-func (st *State) recheck() {
+// reconnected wakes the parked head, and asks Redis what a message may have said while the channel was closed: that the hold was
+// taken up, even if the reply that grants it is still under way, or that another session waits. There may be another server
+// now, so the next renewal writes the note.
+func (st *State) reconnected() {
+	st.nudge()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.m.Reconnected().Check {
 		st.checkLocked()
+	}
+	st.watchLocked()
+	if n := st.info.note; n != nil {
+		n.sent = 0
 	}
 }

@@ -264,10 +264,7 @@ func (s *Room) Reconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.states {
-		st.nudge()
-		st.recheck()
-		st.rewatch()
-		st.rewriteNote()
+		st.reconnected()
 	}
 }
 

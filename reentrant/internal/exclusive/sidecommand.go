@@ -139,14 +139,6 @@ type note struct {
 	sent time.Duration // the session's age when it last sent the note; 0: Redis may not have it
 }
 
-// newNote returns the note with a text; nil without one.
-func newNote(text string) *note {
-	if text == "" {
-		return nil
-	}
-	return &note{text: text}
-}
-
 // String returns the text of the note, "" if there is none.
 func (n *note) String() string {
 	if n == nil {
@@ -167,15 +159,6 @@ func (st *State) noteLocked() {
 func (st *State) renewNoteLocked(now time.Time) {
 	if n := st.info.note; n != nil && (n.sent == 0 || now.Sub(st.s.core.Opened)-n.sent > noteAge) {
 		st.noteLocked()
-	}
-}
-
-// rewriteNote makes the next renewal write the note: there may be another server now, without it.
-func (st *State) rewriteNote() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if n := st.info.note; n != nil {
-		n.sent = 0
 	}
 }
 

@@ -122,36 +122,34 @@ func (st *State) forgetWake() {
 	}
 }
 
-// finishOperation ends an operation of the holder, with its new hold count. It returns false if the hold was lost
-// meanwhile: the baton then stays with the caller, and it is on record that the owner still owes so many Unlocks.
-func (st *State) finishOperation(holds, owed int) bool {
+// finish ends an operation of the holder, with its new hold count, and calls got under the mutex unless that is nil. It returns
+// ErrLost if the hold was lost meanwhile: the baton has then been passed on, and it is on record that the owner still owes
+// so many Unlocks.
+func (st *State) finish(holds, owed int, got func()) error {
 	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.finishOperationLocked(holds, owed)
-}
-
-// finishOperationLocked is finishOperation with st.mu held.
-func (st *State) finishOperationLocked(holds, owed int) bool {
 	of, fixed := st.m.Owner(), st.m.Lease().Fixed()
 	if st.m.Finish().Lost {
 		st.oweLocked(of, fixed, owed)
 		st.disownLocked()
-		return false
+		st.mu.Unlock()
+		st.passOn()
+		return core.ErrLost
 	}
 	st.Queue.Settle(holds)
-	return true
+	if got != nil {
+		got()
+	}
+	st.mu.Unlock()
+	return nil
 }
 
-// finishAcquire is finishOperation for an operation that takes the lock. If err is nil, it reports an event of the
-// kind.
-func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	settled := st.finishOperationLocked(holds, owed)
-	if settled && err == nil && st.s.core.Reporting {
-		st.reportGot(ctx, kind, t)
-	}
-	return settled
+// finishAcquire is finish for an operation that takes the lock. If its error is nil, it reports an event of the kind.
+func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) error {
+	return st.finish(holds, owed, func() {
+		if err == nil && st.s.core.Reporting {
+			st.reportGot(ctx, kind, t)
+		}
+	})
 }
 
 // heldBy returns the hold, and reports whether the owner has it. If the lease is over and the keeper has not found
@@ -248,8 +246,9 @@ func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
 // startUpkeepLocked starts the background work for a hold that is new in Redis: it sends the note and has the keeper
 // renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
 // attempt may have got the hold anew after that. st.mu is held.
-func (st *State) startUpkeepLocked(note *note, check bool) {
-	if st.info.note = note; note != nil {
+func (st *State) startUpkeepLocked(text string, check bool) {
+	if text != "" {
+		st.info.note = &note{text: text}
 		st.noteLocked()
 	}
 	st.s.keeper.WakeBy(st.m.Lease().Wake())
@@ -277,15 +276,15 @@ func (st *State) disownLocked() {
 // replaceLocked carries out that the owner's hold goes on under another epoch. old is the one before: callers that asked
 // to be notified about it are notified about the new one, unless it has been lost. Then they have been notified. st.mu is
 // held.
-func (st *State) replaceLocked(old *Hold, note *note, check bool) {
+func (st *State) replaceLocked(old *Hold, text string, check bool) {
 	st.info = holdInfo{lockID: old.lockID, since: time.Now()}
 	if old.Owned() {
 		st.info.since, st.info.notifier, st.info.wanted = old.since, old.notifier, old.wanted
-		note = cmp.Or(note, old.note)
+		text = cmp.Or(text, old.note.String())
 	}
 	st.trustLocked()
 	st.watchLocked()
-	st.startUpkeepLocked(note, check)
+	st.startUpkeepLocked(text, check)
 	st.s.core.SawToken(st.m.Token())
 }
 

@@ -33,9 +33,8 @@ func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 		for err == nil && more {
 			err = st.operate(context.WithoutCancel(ctx), time.Time{}, signal)
 		}
-		if !st.finishOperation(holds, holds) {
-			st.passOn()
-			err = core.ErrLost
+		if lost := st.finish(holds, holds, nil); lost != nil {
+			err = lost
 		}
 		if err != nil && unknown { // an earlier copy may have been executed, whatever the result of the last one
 			err = backend.WithOutcomeUnknown(err)
@@ -46,22 +45,14 @@ func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 
 // holding calls f with the baton of an owner's hold.
 func (l *Handle) holding(owner core.Owner, f func(st *State, holds int) error) error {
-	st := l.Room.FindState(l.Name)
-	if st == nil {
-		return l.noHold(owner)
-	}
-	defer l.Room.PutState(st)
-	holds, ok := st.Queue.Begin(owner)
-	if !ok {
+	if st := l.Room.FindState(l.Name); st != nil {
+		defer l.Room.PutState(st)
+		if holds, ok := st.Queue.Begin(owner); ok {
+			return f(st, holds)
+		}
 		st.mu.Lock() // a loss is on record before the mutex is free
 		defer st.mu.Unlock()
-		return l.noHold(owner)
 	}
-	return f(st, holds)
-}
-
-// noHold returns the error of a call that needs a hold, for an owner that has none.
-func (l *Handle) noHold(owner core.Owner) error {
 	if l.lost(owner) {
 		return core.ErrLost
 	}
@@ -72,9 +63,8 @@ func (l *Handle) noHold(owner core.Owner) error {
 func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
 	err = l.holding(owner, func(st *State, holds int) (err error) {
 		if st.s.core.IsClosing() { // no owner could come back, so none may leave
-			if !st.finishOperation(holds, holds) {
-				st.passOn()
-				return core.ErrLost
+			if lost := st.finish(holds, holds, nil); lost != nil {
+				return lost
 			}
 			return core.ErrClosed
 		}
@@ -118,12 +108,13 @@ func (st *State) wait(ctx context.Context, owner core.Owner, place localqueue.Pl
 // Leave gives up the hold and takes the ticket, in one step. Baton.
 func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error {
 	st := w.st
-	st.addTicket(w.Ticket)
+	st.mu.Lock()
+	st.tickets.Add(w.Ticket)
+	st.mu.Unlock()
 	if err := st.releaseForWait(ctx, over, w.Ticket, w.holds, limit); err != nil {
 		st.removeTicket(w.Ticket)
-		if !st.finishOperation(w.holds, w.holds) {
-			st.passOn()
-			return errors.Join(core.ErrLost, err)
+		if lost := st.finish(w.holds, w.holds, nil); lost != nil {
+			return errors.Join(lost, err)
 		}
 		return err
 	}
@@ -204,7 +195,9 @@ func (w *conditionWait) leaveHold() {
 // Return takes the lock again with the holds that the wait gave up.
 func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	st, l := w.st, w.l
-	st.endWait(w.Ticket)
+	st.mu.Lock()
+	w.Ticket.End() // it is no longer a waiter
+	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
 	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
 	if placed {
@@ -216,7 +209,8 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer st.s.PutState(st)
-		return st.restoreHolds(over, w.Owner, &back)
+		_, err := st.reenter(over, w.Owner, &back)
+		return err
 	}
 	st.s.PutState(st)
 	if over.Err() != nil {
@@ -233,24 +227,6 @@ func (w *conditionWait) Forfeit(signalled bool, _ error) {
 	}
 	s.core.Debts.Add(core.DebtOf(core.ModeLock, l.Name, w.Owner), w.holds)
 	s.notifyLost(l.Name, &w.hold, "it could not be had again after a wait")
-}
-
-// restoreHolds adds the holds that a wait gave up to those that the owner has now. Baton of the owner's operation.
-func (st *State) restoreHolds(ctx context.Context, owner core.Owner, t *Try) error {
-	had := st.Queue.HoldCount(owner)
-	has, err := had, core.ErrTooManyHolds
-	if has <= maxHolds-t.holds {
-		err = st.setRemoteHolds(ctx, owner, has+t.holds, time.Time{})
-	}
-	if err == nil {
-		has += t.holds
-		st.shareNotifier(t.notifier)
-	}
-	if !st.finishAcquire(ctx, core.EventReentered, t, has, had, err) {
-		st.passOn()
-		return core.ErrLost
-	}
-	return err
 }
 
 // shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
@@ -276,7 +252,10 @@ func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outco
 	if w.l.Unfair {
 		return w.st.enter(ctx, w.Owner, back, 0)
 	}
-	return w.st.wait(ctx, w.Owner, w.reserve(), back)
+	w.st.mu.Lock()
+	place := w.reserveLocked()
+	w.st.mu.Unlock()
+	return w.st.wait(ctx, w.Owner, place, back)
 }
 
 // A conditionWait is an owner that waits for a condition of the lock.
@@ -301,32 +280,11 @@ func (w *conditionWait) reserveLocked() localqueue.Place[core.Owner] {
 	return *w.place
 }
 
-// reserve is reserveLocked.
-func (w *conditionWait) reserve() localqueue.Place[core.Owner] {
-	w.st.mu.Lock()
-	defer w.st.mu.Unlock()
-	return w.reserveLocked()
-}
-
-// addTicket adds a ticket.
-func (st *State) addTicket(t *condition.Ticket) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.tickets.Add(t)
-}
-
 // removeTicket removes a ticket.
 func (st *State) removeTicket(t *condition.Ticket) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.tickets.Remove(t)
-}
-
-// endWait removes a ticket from the waiters.
-func (st *State) endWait(t *condition.Ticket) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	t.End()
 }
 
 // signalled wakes the owner of a ticket.

@@ -10,11 +10,7 @@ import (
 // WantedOf returns the channel of Wanted for an owner.
 func (l *Handle) WantedOf(owner core.Owner) <-chan struct{} {
 	wanted := (<-chan struct{})(core.AlreadyLost)
-	l.WithState(func(st *State) {
-		if _, held := st.heldBy(owner); held {
-			wanted = st.openWanted(owner)
-		}
-	})
+	l.inHold(owner, func(st *State) { wanted = st.wantedLocked(owner) })
 	return wanted
 }
 
@@ -24,14 +20,9 @@ type wantedChannel struct {
 	closed  bool
 }
 
-// openWanted returns the channel of an owner's hold.
-func (st *State) openWanted(owner core.Owner) <-chan struct{} {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	switch {
-	case !st.m.Owned() || st.m.Owner() != owner:
-		return core.AlreadyLost
-	case st.info.wanted != nil:
+// wantedLocked returns the channel of the owner's hold. st.mu is held.
+func (st *State) wantedLocked(owner core.Owner) <-chan struct{} {
+	if st.info.wanted != nil {
 		return st.info.wanted.channel
 	}
 	st.info.wanted = &wantedChannel{channel: make(chan struct{})}
@@ -81,11 +72,4 @@ func (st *State) watchLocked() {
 	}
 	w := watch{s: st.s, remote: remote, name: st.name, epoch: st.m.Epoch()}
 	st.s.core.Checks.Do(w.send)
-}
-
-// rewatch asks Redis once more: reports may have been lost, and there may be another server now.
-func (st *State) rewatch() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.watchLocked()
 }
