@@ -10,7 +10,7 @@ import (
 // the given age. The driver then passes the baton, under the same mutex; HandOver follows if an owner was there to take it,
 // and otherwise Exit.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
-	return m.owned() && m.hold.lease.Trusted(o.Opened.Add(age))
+	return m.Owned() && m.hold.lease.Trusted(o.Opened.Add(age))
 }
 
 // HandOver leaves the hold to the next owner in line, which has the baton: while the turn of this session lasts, that takes
@@ -58,7 +58,7 @@ func (m *Machine[K]) Clean() Step {
 
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
-	return backend.ReleaseRequest{Epoch: m.epoch, Until: m.pendingUntil(at), Used: m.used, Prior: m.remembered()}
+	return backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.remembered()}
 }
 
 // remembered returns how the last reply left the lock in Redis; none while an operation may change that.
@@ -69,8 +69,8 @@ func (m *Machine[K]) remembered() backend.Prior {
 	return m.prior
 }
 
-// pendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
-func (m *Machine[K]) pendingUntil(at *Moment) time.Time {
+// PendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
+func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 	if m.doubtUntil <= at.now() {
 		m.doubtUntil = 0
 	}

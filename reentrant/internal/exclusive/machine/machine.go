@@ -336,22 +336,14 @@ type Step struct {
 	Wake    time.Time     // when to look at the hold again; zero: no need
 }
 
-// owned reports whether an owner has the hold, as far as this process knows.
-func (m *Machine[K]) owned() bool { return m.phase == Held || m.phase == Leaving }
+// Owned reports whether an owner has the hold, as far as this process knows.
+func (m *Machine[K]) Owned() bool { return m.phase == Held || m.phase == Leaving }
 
 // left reports whether an owner left the hold, and it has not been lost since.
 func (m *Machine[K]) left() bool { return m.phase == Handed || m.phase == Idle }
 
 // Phase returns the phase.
 func (m *Machine[K]) Phase() Phase { return m.phase }
-
-// Owned reports whether an owner has the hold, as far as this process knows.
-func (m *Machine[K]) Owned() bool { return m.owned() }
-
-// BelongsTo reports whether the owner has the hold, or lost it and has not been evicted yet.
-func (m *Machine[K]) BelongsTo(owner K) bool {
-	return m.hold.owner == owner && (m.owned() || m.phase == Lost)
-}
 
 // Owner returns the owner of the hold, or of the last one if that was left to the next owner.
 func (m *Machine[K]) Owner() K { return m.hold.owner }
@@ -376,10 +368,6 @@ func (m *Machine[K]) Span() time.Duration { return m.hold.span }
 
 // Sent returns the last epoch that was sent.
 func (m *Machine[K]) Sent() uint64 { return m.epoch }
-
-// PendingUntil returns the time until which a copy of an attempt may be under way that had no reply, zero if there is
-// none.
-func (m *Machine[K]) PendingUntil(at *Moment) time.Time { return m.pendingUntil(at) }
 
 // IsWanted reports whether another session has asked for the hold.
 func (m *Machine[K]) IsWanted() bool { return m.wanted >= m.hold.epoch }

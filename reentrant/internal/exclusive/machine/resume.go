@@ -43,7 +43,7 @@ func (m *Machine[K]) SendResume(at *Moment, next uint64) {
 
 // ResumeRequest returns the copy of the Resume that is under way. It is refused from notAfter on.
 func (m *Machine[K]) ResumeRequest(at *Moment, notAfter time.Time) backend.ResumeRequest {
-	req := backend.ResumeRequest{Epoch: m.epoch, Owner: at.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.pendingUntil(at)}
+	req := backend.ResumeRequest{Epoch: m.epoch, Owner: at.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.PendingUntil(at)}
 	if fixed := m.att.fixed; fixed > 0 {
 		req.Lease, req.Fixed = fixed, true
 	}
@@ -98,7 +98,7 @@ func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	s.Do = Replace
 	if h.token != m.hold.token {
 		s.Holds = holds
-		if m.owned() {
+		if m.Owned() {
 			s.Why = m.lose("the owner had got it anew, in another session").Why
 		}
 	}
@@ -136,7 +136,7 @@ func (m *Machine[K]) NotResumed(f Failure, notThere bool) Step {
 			return Step{Do: PassOn}
 		}
 		return Step{Do: Leave}
-	case m.owned() && (notThere || f.Unknown):
+	case m.Owned() && (notThere || f.Unknown):
 		return m.lose("Redis no longer had it at Resume")
 	}
 	m.Stay()

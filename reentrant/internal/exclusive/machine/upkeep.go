@@ -19,9 +19,9 @@ type Survey struct {
 // if there is no need.
 func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	h := &m.hold
-	if m.owned() || m.left() {
+	if m.Owned() || m.left() {
 		slept := h.lease.Slept(at.Now, at.Ahead)
-		if m.owned() && slept.Trust < h.lease.Trust {
+		if m.Owned() && slept.Trust < h.lease.Trust {
 			s.Check = m.check()
 		}
 		h.lease = slept
@@ -32,13 +32,13 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 		s.Wake = h.lease.End()
 	case m.phase == Lost:
 		s.Do, s.Wake = Evict, at.Now.Add(maxSleep) // in case it cannot be carried out now
-	case m.owned() && !trusted:
+	case m.Owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
 		s.Do, s.Why, s.Wake = l.Do, l.Why, h.lease.End()
 	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted):
 		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit it does not do so
 		s.Do = m.Dismiss().Do
-	case !m.owned() && (!m.left() || !h.cohort || !trusted):
+	case !m.Owned() && (!m.left() || !h.cohort || !trusted):
 	case !v.Renewing && m.due(at, v):
 		s.Do, s.Wake = Renew, h.lease.Until()
 	case v.Renewing:
@@ -71,7 +71,7 @@ type Renewed struct {
 // another epoch is ignored.
 func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	h := &m.hold
-	if !m.owned() && !m.left() || h.epoch != r.Epoch {
+	if !m.Owned() && !m.left() || h.epoch != r.Epoch {
 		return Step{}
 	}
 	switch {
@@ -102,7 +102,7 @@ func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 		m.clear(Vacant)
 	case m.phase == Idle:
 		m.clear(Lapsed)
-	case m.owned():
+	case m.Owned():
 		return m.lose(why)
 	}
 	return Step{}
@@ -130,7 +130,7 @@ func (m *Machine[K]) check() bool {
 // Taken handles a report that another session has taken up the hold with this epoch, which may not have begun yet.
 func (m *Machine[K]) Taken(epoch uint64) (s Step) {
 	m.moved = max(m.moved, epoch)
-	s.Check = m.owned() && m.hold.epoch == epoch && m.hold.portable && m.check()
+	s.Check = m.Owned() && m.hold.epoch == epoch && m.hold.portable && m.check()
 	return s
 }
 
@@ -139,13 +139,13 @@ func (m *Machine[K]) Taken(epoch uint64) (s Step) {
 // server. Other holds are renewed (Survey.Refreshed). The head asks Redis again.
 func (m *Machine[K]) Reconnected() (s Step) {
 	m.moved = max(m.moved, m.epoch)
-	s.Check = m.owned() && m.hold.lease.Fixed() && m.check()
+	s.Check = m.Owned() && m.hold.lease.Fixed() && m.check()
 	return s
 }
 
 // Checking begins a check, and reports whether it is still needed. A later event needs another one.
 func (m *Machine[K]) Checking(epoch uint64) bool {
-	if !m.owned() || m.hold.epoch != epoch {
+	if !m.Owned() || m.hold.epoch != epoch {
 		return false
 	}
 	m.hold.checking = false
@@ -164,7 +164,7 @@ type Checked struct {
 // Checked handles the reply to a check. While the owner gives the hold up, or continues it under another epoch, the
 // reply proves no loss, and another check follows.
 func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
-	if !m.owned() || m.hold.epoch != c.Epoch {
+	if !m.Owned() || m.hold.epoch != c.Epoch {
 		return s
 	}
 	nothing := c.Failed || m.phase == Leaving
@@ -185,7 +185,7 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 // Wanted handles a report that another session waits for the hold with an epoch, or for a later one.
 func (m *Machine[K]) Wanted(epoch uint64) Step {
 	m.wanted = max(m.wanted, epoch)
-	if m.owned() && m.hold.epoch <= epoch {
+	if m.Owned() && m.hold.epoch <= epoch {
 		return Step{Do: Notify}
 	}
 	return m.Dismiss()
