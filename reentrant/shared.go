@@ -71,12 +71,12 @@ func (sn *sharedName) error(op string, err error) error {
 }
 
 // explainWait is error for a call that may have waited: the result says who has what it waited for.
-func (x *sharedName) explainWait(ctx context.Context, op string, err error) error {
-	if err = x.explainKind(ctx, err); err == nil {
+func (sn *sharedName) explainWait(ctx context.Context, op string, err error) error {
+	if err = sn.explainKind(ctx, err); err == nil {
 		return nil
 	}
-	holders, why := x.session.core.BehindWhom(err, x.handle.Name, true, x.handle.LocalHolders, x.handle.Holders)
-	return &Error{Op: op, Lock: x.handle.Name, Holders: holders, Err: why}
+	holders, why := sn.session.core.BehindWhom(err, sn.handle.Name, true, sn.handle.LocalHolders, sn.handle.Holders)
+	return &Error{Op: op, Lock: sn.handle.Name, Holders: holders, Err: why}
 }
 
 // explainKind returns err; if it is ErrWrongKind, with what the name is in use as.

@@ -86,9 +86,9 @@ func (l *longWaits) lookLocked(of waitedFor) (k *look, known bool) {
 }
 
 // isDone reports whether the look is done.
-func (k *look) isDone() bool {
+func (l *look) isDone() bool {
 	select {
-	case <-k.done:
+	case <-l.done:
 		return true
 	default:
 		return false

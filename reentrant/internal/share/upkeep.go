@@ -45,12 +45,12 @@ type renewal struct {
 }
 
 // Renewed implements [keeper.Holder].
-func (w renewal) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
-	w.event(func(p *plan.Plan, at *plan.Moment) plan.Step {
+func (r renewal) Renewed(reply *backend.Renewal, sent time.Time, ahead time.Duration) {
+	r.event(func(p *plan.Plan, at *plan.Moment) plan.Step {
 		step, change := p.Renewed(at, plan.Renewed{
-			Epoch: r.Epoch, Had: w.had, Failed: r.Err != nil, Gone: r.Gone, Units: r.Units, Sent: sent, Ahead: ahead,
+			Epoch: reply.Epoch, Had: r.had, Failed: reply.Err != nil, Gone: reply.Gone, Units: reply.Units, Sent: sent, Ahead: ahead,
 		})
-		w.room.session.NoteRenewal(w.name, change, r.Err)
+		r.room.session.NoteRenewal(r.name, change, reply.Err)
 		return step
 	})
 }

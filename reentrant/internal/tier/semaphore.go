@@ -14,8 +14,8 @@ import (
 type Semaphore struct{ *Handle }
 
 // Take goes through the local queue for n permits of a semaphore that has limit.
-func (m Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall, ok bool, err error) {
-	x, err := m.join(m.newTier)
+func (s Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall, ok bool, err error) {
+	x, err := s.join(s.newTier)
 	if err != nil {
 		return nil, false, err
 	}
@@ -25,22 +25,22 @@ func (m Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall
 	if c.Limit(limit) {
 		x.Wake()
 	}
-	c.life, ok, err = enterQueue(ctx, m.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
+	c.life, ok, err = enterQueue(ctx, s.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
 	return c, ok, err
 }
 
 // Release gives back n permits: those of c, if that is not nil. It returns ErrNotHeld or ErrLost if the session has not so
 // many.
-func (m Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
-	x := m.Find()
+func (s Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
+	x := s.Find()
 	if x == nil {
-		if m.Session.Debts.TakeOwed(core.DebtOfPermits(m.Name), n, n) == 0 {
+		if s.Session.Debts.TakeOwed(core.DebtOfPermits(s.Name), n, n) == 0 {
 			return core.ErrNotHeld
 		}
 		return core.ErrLost
 	}
 	x.Check()
-	look, err := x.Tier().(*permitTier).release(m.callOf(ctx, time.Time{}), n, c)
+	look, err := x.Tier().(*permitTier).release(s.callOf(ctx, time.Time{}), n, c)
 	if look {
 		x.Wake()
 	}
@@ -48,8 +48,8 @@ func (m Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
 }
 
 // LossNotifier returns the loss notifier of the session's permits, nil if no caller has any.
-func (m Semaphore) LossNotifier() *core.LossNotifier {
-	x := m.Find()
+func (s Semaphore) LossNotifier() *core.LossNotifier {
+	x := s.Find()
 	if x == nil {
 		return nil
 	}
@@ -70,10 +70,10 @@ type permitTier struct {
 	stays stays // in a session that reports events. The queue's mutex guards it.
 }
 
-func (m Semaphore) newTier() share.Tier {
-	s := m.Session
-	q := &permitTier{Permits: sharedqueue.NewPermits(s.Age), alarm: alarm{session: s, name: m.Name}}
-	if s.Reporting {
+func (s Semaphore) newTier() share.Tier {
+	session := s.Session
+	q := &permitTier{Permits: sharedqueue.NewPermits(session.Age), alarm: alarm{session: session, name: s.Name}}
+	if session.Reporting {
 		q.Watch(q.changed)
 	}
 	return q
