@@ -322,7 +322,7 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	}
 	if again {
 		a.reportLongWait(ctx, t, last)
-		switch st.giveWay(ctx, a.owner, t) {
+		switch st.Queue.GiveWay(a.owner, queueMode(a.owner), ctx.Done(), t.Timeout) {
 		case localqueue.Busy:
 		case localqueue.Claimed: // the Resume that went first may have taken the lock
 			a.overtaken(t)
@@ -414,7 +414,9 @@ func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
 func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	st := a.st
 	if !a.next {
-		a.nextCopy(c.Sent)
+		st.mu.Lock()
+		a.nextCopyLocked(c.Sent)
+		st.mu.Unlock()
 	}
 	a.next = false
 	reply, err := st.remote.Acquire(call, a.req)
@@ -432,14 +434,7 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	return nil
 }
 
-// nextCopy begins a copy of the attempt. Baton.
-func (a *attempt) nextCopy(now time.Time) {
-	a.st.mu.Lock()
-	defer a.st.mu.Unlock()
-	a.nextCopyLocked(now)
-}
-
-// nextCopyLocked is nextCopy with the mutex held.
+// nextCopyLocked begins a copy of the attempt. Baton. st.mu is held.
 func (a *attempt) nextCopyLocked(now time.Time) {
 	st := a.st
 	at := st.momentOfCommand(now, a.owner)

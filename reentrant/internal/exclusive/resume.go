@@ -61,11 +61,6 @@ func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
 	})
 }
 
-// giveWay lets a Resume go before the head. It returns Busy if no Resume waits, and the head still has the baton.
-func (st *State) giveWay(ctx context.Context, owner core.Owner, t *Try) localqueue.Outcome {
-	return st.Queue.GiveWay(owner, queueMode(owner), ctx.Done(), t.Timeout)
-}
-
 // resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
 // ends as acquireRemote does.
 func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {

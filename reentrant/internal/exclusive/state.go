@@ -262,11 +262,6 @@ func (st *State) trustLocked() {
 	st.trustUntil.Store(int64(st.m.Lease().Until().Sub(st.s.core.Opened)))
 }
 
-// trustLeft returns for how much longer the hold's lease can be trusted when the session has the given age.
-func (st *State) trustLeft(age time.Duration) time.Duration {
-	return time.Duration(st.trustUntil.Load()) - age
-}
-
 // disownLocked carries out that the owner no longer has the hold. st.mu is held.
 func (st *State) disownLocked() {
 	st.info = holdInfo{}
@@ -297,7 +292,7 @@ func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != l.lazyID.Load() {
 		return nil, 0
 	}
-	if age = l.Room.core.Age(); st.trustLeft(age) <= 0 {
+	if age = l.Room.core.Age(); time.Duration(st.trustUntil.Load()) <= age {
 		return nil, 0
 	}
 	return st, age
