@@ -56,39 +56,39 @@ func (t *Try) within(d, least time.Duration) time.Duration {
 
 // TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
-func (l *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	st, err := l.Room.getState(l)
+func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	st, err := h.Room.getState(h)
 	if err != nil {
-		return l.reenterClosed(ctx, owner, t)
+		return h.reenterClosed(ctx, owner, t)
 	}
-	if !l.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
+	if !h.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
 	}
-	got := st.enter(ctx, owner, t, l.MaxWaiting)
+	got := st.enter(ctx, owner, t, h.MaxWaiting)
 	if got == localqueue.Claimed {
-		return st.acquireRemote(ctx, l, owner, t) // keeps this reference for the hold, or passes it to a clean-up
+		return st.acquireRemote(ctx, h, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	defer l.Room.PutState(st)
+	defer h.Room.PutState(st)
 	switch {
 	case got == localqueue.Reentered:
 		return st.reenter(ctx, owner, t)
 	case got == localqueue.Full:
-		return false, core.QueueFull(l.MaxWaiting)
+		return false, core.QueueFull(h.MaxWaiting)
 	case got != localqueue.Cancelled:
 		return false, st.checkCleanUp()
 	case ctx.Err() != nil:
 		return false, core.Outwaited(ctx, "others come first")
 	}
-	return l.reenterClosed(ctx, owner, t) // Close has shut the queue
+	return h.reenterClosed(ctx, owner, t) // Close has shut the queue
 }
 
 // reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
-func (l *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	st := l.Room.FindState(l.Name)
+func (h *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	st := h.Room.FindState(h.Name)
 	if st == nil {
 		return false, core.ErrClosed
 	}
-	defer l.Room.PutState(st)
+	defer h.Room.PutState(st)
 	if _, holds := st.Queue.Begin(owner); !holds {
 		return false, core.ErrClosed
 	}

@@ -26,9 +26,9 @@ import (
 
 // ReenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
-func (l *Handle) ReenterFast(ctx context.Context) bool {
-	st, _ := l.ownState(goid.Get())
-	if st == nil || !st.cohort.Load() || ctx == nil || l.Room.core.Reporting || ctx.Err() != nil {
+func (h *Handle) ReenterFast(ctx context.Context) bool {
+	st, _ := h.ownState(goid.Get())
+	if st == nil || !st.cohort.Load() || ctx == nil || h.Room.core.Reporting || ctx.Err() != nil {
 		return false
 	}
 	owner := core.CurrentOwner(ctx)

@@ -22,8 +22,8 @@ type Handle struct {
 }
 
 // NotifierOf returns the notifier of an owner's hold; nil if it has none.
-func (l *Handle) NotifierOf(owner core.Owner) (notifier *core.LossNotifier) {
-	l.inHold(owner, func(st *State) {
+func (h *Handle) NotifierOf(owner core.Owner) (notifier *core.LossNotifier) {
+	h.inHold(owner, func(st *State) {
 		if st.info.notifier == nil {
 			st.info.notifier = core.NewLossNotifier()
 		}
@@ -33,8 +33,8 @@ func (l *Handle) NotifierOf(owner core.Owner) (notifier *core.LossNotifier) {
 }
 
 // inHold calls f with st.mu held, if the owner has the lock and its hold can be trusted.
-func (l *Handle) inHold(owner core.Owner, f func(st *State)) {
-	l.WithState(func(st *State) {
+func (h *Handle) inHold(owner core.Owner, f func(st *State)) {
+	h.WithState(func(st *State) {
 		if _, held := st.heldBy(owner); !held {
 			return
 		}
@@ -47,8 +47,8 @@ func (l *Handle) inHold(owner core.Owner, f func(st *State)) {
 }
 
 // HoldsOf returns how many times an owner holds the lock.
-func (l *Handle) HoldsOf(owner core.Owner) (holds int) {
-	l.WithState(func(st *State) {
+func (h *Handle) HoldsOf(owner core.Owner) (holds int) {
+	h.WithState(func(st *State) {
 		if _, ok := st.heldBy(owner); ok {
 			holds = st.Queue.HoldCount(owner)
 		}
@@ -57,33 +57,33 @@ func (l *Handle) HoldsOf(owner core.Owner) (holds int) {
 }
 
 // OwnHold returns an owner's hold.
-func (l *Handle) OwnHold(owner core.Owner) (h Hold, err error) {
+func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	held, lost := false, false
-	l.WithState(func(st *State) {
-		if h, held = st.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
-			lost = h.belongsTo(owner)
+	h.WithState(func(st *State) {
+		if hold, held = st.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
+			lost = hold.belongsTo(owner)
 		}
 	})
 	switch {
 	case held:
-		return h, nil
-	case lost, l.lost(owner):
+		return hold, nil
+	case lost, h.lost(owner):
 		return Hold{}, core.ErrLost
 	}
 	return Hold{}, core.ErrNotHeld
 }
 
 // Shorten shortens the trust in the hold with an epoch to the rest of its lease, as a reply reported it.
-func (l *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
-	l.WithState(func(st *State) {
+func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
+	h.WithState(func(st *State) {
 		st.checked(ownershipCheck{st.s, st.remote, st.name, epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
 	})
 }
 
 // LoseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
 // hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or newer.
-func (l *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
-	l.WithState(func(st *State) {
+func (h *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
+	h.WithState(func(st *State) {
 		st.mu.Lock()
 		lost = st.m.Phase() == machine.Held && st.m.Epoch() == epoch
 		st.mu.Unlock()
@@ -96,27 +96,27 @@ func (l *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
 }
 
 // WithState calls f with the lock's state, if there is one.
-func (l *Handle) WithState(f func(*State)) {
-	if st := l.Room.FindState(l.Name); st != nil {
+func (h *Handle) WithState(f func(*State)) {
+	if st := h.Room.FindState(h.Name); st != nil {
 		f(st)
-		l.Room.PutState(st)
+		h.Room.PutState(st)
 	}
 }
 
 // Queued returns how many owners wait.
-func (l *Handle) Queued() (n int) {
-	l.WithState(func(st *State) { n = st.Queue.Queued() })
+func (h *Handle) Queued() (n int) {
+	h.WithState(func(st *State) { n = st.Queue.Queued() })
 	return n
 }
 
 // WaitingOwners returns the owners that wait, longest first.
-func (l *Handle) WaitingOwners() (owners []core.Owner) {
-	l.WithState(func(st *State) { owners = append(owners, st.Queue.QueuedOwners()...) })
+func (h *Handle) WaitingOwners() (owners []core.Owner) {
+	h.WithState(func(st *State) { owners = append(owners, st.Queue.QueuedOwners()...) })
 	return owners
 }
 
 // Has reports whether the owner has the lock, or lost it and has not been evicted yet.
-func (l *Handle) Has(owner core.Owner) bool {
-	h := l.Room.HoldOf(l.Name)
-	return h.belongsTo(owner)
+func (h *Handle) Has(owner core.Owner) bool {
+	hold := h.Room.HoldOf(h.Name)
+	return hold.belongsTo(owner)
 }

@@ -105,6 +105,6 @@ func (s *Room) reportLost(name string, h *Hold, why string) {
 }
 
 // lost reports whether the owner has lost a hold of the lock that it has not unlocked since.
-func (l *Handle) lost(owner core.Owner) bool {
-	return l.Room.core.Debts.Owed(core.DebtOf(core.ModeLock, l.Name, owner)) > 0
+func (h *Handle) lost(owner core.Owner) bool {
+	return h.Room.core.Debts.Owed(core.DebtOf(core.ModeLock, h.Name, owner)) > 0
 }

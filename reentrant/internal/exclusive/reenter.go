@@ -60,10 +60,10 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 		return nil
 	}
 	st.mu.Unlock()
-	return st.operate(ctx, until, func(ctx context.Context, h operation) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: h.epoch, Owner: st.ownerField(owner), Op: h.number, Holds: holds}
-		if !h.lease.Fixed() {
-			req.Lease = h.span
+	return st.operate(ctx, until, func(ctx context.Context, o operation) (gone bool, err error) {
+		req := backend.ReenterRequest{Epoch: o.epoch, Owner: st.ownerField(owner), Op: o.number, Holds: holds}
+		if !o.lease.Fixed() {
+			req.Lease = o.span
 		}
 		reply, err := st.remote.Reenter(ctx, req)
 		if err == nil {

@@ -14,28 +14,28 @@ import (
 )
 
 // ResumeAs moves the hold of an owner to this session.
-func (l *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.Resumer, t *Try) error {
-	st, err := l.Room.getState(l)
+func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.Resumer, t *Try) error {
+	st, err := h.Room.getState(h)
 	if err != nil {
 		return err
 	}
 	if err := st.mayResume(ctx, owner); err != nil {
-		l.Room.PutState(st)
+		h.Room.PutState(st)
 		return err
 	}
 	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
 	st.nudge() // the head, which may be waiting for this very hold
 	switch st.wait(ctx, owner, place, t) {
 	case localqueue.Claimed:
-		return st.resume(ctx, l, owner, remote, t)
+		return st.resume(ctx, h, owner, remote, t)
 	case localqueue.Reentered:
-		err = st.resumeOwn(ctx, l, owner, remote, t)
+		err = st.resumeOwn(ctx, h, owner, remote, t)
 	default:
 		if err = core.InterruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = core.ErrClosed
 		}
 	}
-	l.Room.PutState(st)
+	h.Room.PutState(st)
 	return err
 }
 

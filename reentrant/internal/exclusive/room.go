@@ -115,13 +115,13 @@ func (s *Room) holderOf(name string, remote backend.Remote, limit time.Duration)
 }
 
 // Holder is holderOf for the lock of the handle.
-func (l *Handle) Holder(limit time.Duration) core.Sighting {
-	return l.Room.holderOf(l.Name, l.Remote, limit)
+func (h *Handle) Holder(limit time.Duration) core.Sighting {
+	return h.Room.holderOf(h.Name, h.Remote, limit)
 }
 
 // LocalHolder returns the owner of this session that has the lock, if one has.
-func (l *Handle) LocalHolder() []core.Holder {
-	seen, _ := l.Room.localHolder(l.Name)
+func (h *Handle) LocalHolder() []core.Holder {
+	seen, _ := h.Room.localHolder(h.Name)
 	return seen.Holders
 }
 

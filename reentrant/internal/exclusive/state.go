@@ -287,12 +287,12 @@ func (st *State) replaceLocked(old *Hold, text string, check bool) {
 // otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's now. In a process that
 // was stopped the keeper may not have noticed yet that the lease is over. The lock state is not used for another lock
 // while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the operation.
-func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
-	st = l.lastState.Load()
-	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != l.lazyID.Load() {
+func (h *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
+	st = h.lastState.Load()
+	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != h.lazyID.Load() {
 		return nil, 0
 	}
-	if age = l.Room.core.Age(); time.Duration(st.trustUntil.Load()) <= age {
+	if age = h.Room.core.Age(); time.Duration(st.trustUntil.Load()) <= age {
 		return nil, 0
 	}
 	return st, age
@@ -302,14 +302,14 @@ func (l *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 var lockIDs atomic.Uint32
 
 // id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
-func (l *Handle) id() uint32 {
-	if n := l.lazyID.Load(); n != 0 {
+func (h *Handle) id() uint32 {
+	if n := h.lazyID.Load(); n != 0 {
 		return n
 	}
-	if n := lockIDs.Add(1); l.lazyID.CompareAndSwap(0, n) {
-		runtime.AddCleanup(l, leakRecord.report, leakRecord{l.Room, l.Name, n})
+	if n := lockIDs.Add(1); h.lazyID.CompareAndSwap(0, n) {
+		runtime.AddCleanup(h, leakRecord.report, leakRecord{h.Room, h.Name, n})
 	}
-	return l.lazyID.Load()
+	return h.lazyID.Load()
 }
 
 // A leakRecord outlives a Lock that was collected.

@@ -14,18 +14,18 @@ import (
 )
 
 // SignalAs wakes waiters of a condition, for its holder.
-func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition string, all bool) error {
-	return l.holding(owner, func(st *State, holds int) error {
+func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition string, all bool) error {
+	return h.holding(owner, func(st *State, holds int) error {
 		remote := st.remote.(backend.Conditions)
 		unknown, more := false, false
-		signal := func(ctx context.Context, h operation) (gone bool, err error) {
-			req := backend.SignalRequest{Condition: condition, Epoch: h.epoch, Op: h.number, All: all}
+		signal := func(ctx context.Context, o operation) (gone bool, err error) {
+			req := backend.SignalRequest{Condition: condition, Epoch: o.epoch, Op: o.number, All: all}
 			reply, err := remote.Signal(ctx, req)
 			unknown = unknown || backend.OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
 				st.signalled(ticket, false)
 			}
-			st.noteWanted(h.epoch) // by the signalled owner
+			st.noteWanted(o.epoch) // by the signalled owner
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -44,24 +44,24 @@ func (l *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 }
 
 // holding calls f with the baton of an owner's hold.
-func (l *Handle) holding(owner core.Owner, f func(st *State, holds int) error) error {
-	if st := l.Room.FindState(l.Name); st != nil {
-		defer l.Room.PutState(st)
+func (h *Handle) holding(owner core.Owner, f func(st *State, holds int) error) error {
+	if st := h.Room.FindState(h.Name); st != nil {
+		defer h.Room.PutState(st)
 		if holds, ok := st.Queue.Begin(owner); ok {
 			return f(st, holds)
 		}
 		st.mu.Lock() // a loss is on record before the mutex is free
 		defer st.mu.Unlock()
 	}
-	if l.lost(owner) {
+	if h.lost(owner) {
 		return core.ErrLost
 	}
 	return core.ErrNotHeld
 }
 
 // AwaitAs waits for a condition, for its holder.
-func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
-	err = l.holding(owner, func(st *State, holds int) (err error) {
+func (h *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
+	err = h.holding(owner, func(st *State, holds int) (err error) {
 		if st.s.core.IsClosing() { // no owner could come back, so none may leave
 			if lost := st.finish(holds, holds, nil); lost != nil {
 				return lost
@@ -70,9 +70,9 @@ func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, lim
 		}
 		w := &conditionWait{
 			Ticket: condition.NewTicket(st.s.core.Epochs.Add(1), name, owner, st.remote.(backend.Conditions)),
-			st:     st, l: l, holds: holds, ahead: st.s.core.Ahead(),
+			st:     st, l: h, holds: holds, ahead: st.s.core.Ahead(),
 		}
-		if !l.Unfair {
+		if !h.Unfair {
 			w.LineUp = func() { w.reserveLocked() }
 		}
 		signalled, err = st.s.conditions.Await(ctx, limit, w.Ticket, w)
@@ -82,8 +82,8 @@ func (l *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, lim
 }
 
 // WaitersFor returns the owners of this process that wait for a condition, and whether the lock is held here.
-func (l *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
-	l.WithState(func(st *State) {
+func (h *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
+	h.WithState(func(st *State) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		held = st.m.Owned()
@@ -141,8 +141,8 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	st.m.StartLeaving() // until it is known whether the hold is gone
 	st.mu.Unlock()
 	unknown := false
-	send := func(ctx context.Context, h operation) (gone bool, err error) {
-		req.Epoch = h.epoch
+	send := func(ctx context.Context, o operation) (gone bool, err error) {
+		req.Epoch = o.epoch
 		status, err := t.Remote.Await(ctx, req)
 		if err == nil {
 			err = check.Ticket(status)

@@ -8,9 +8,9 @@ import (
 )
 
 // WantedOf returns the channel of Wanted for an owner.
-func (l *Handle) WantedOf(owner core.Owner) <-chan struct{} {
+func (h *Handle) WantedOf(owner core.Owner) <-chan struct{} {
 	wanted := (<-chan struct{})(core.AlreadyLost)
-	l.inHold(owner, func(st *State) { wanted = st.wantedLocked(owner) })
+	h.inHold(owner, func(st *State) { wanted = st.wantedLocked(owner) })
 	return wanted
 }
 
