@@ -61,7 +61,7 @@ func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	held, lost := false, false
 	h.WithState(func(st *State) {
 		if hold, held = st.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
-			lost = hold.belongsTo(owner)
+			lost = hold.BelongsTo(owner)
 		}
 	})
 	switch {
@@ -118,5 +118,5 @@ func (h *Handle) WaitingOwners() (owners []core.Owner) {
 // Has reports whether the owner has the lock, or lost it and has not been evicted yet.
 func (h *Handle) Has(owner core.Owner) bool {
 	hold := h.Room.HoldOf(h.Name)
-	return hold.belongsTo(owner)
+	return hold.BelongsTo(owner)
 }

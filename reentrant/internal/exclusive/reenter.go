@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
-	"github.com/relock-go/relock/reentrant/internal/lease"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // reenter takes the lock once more for its owner, or adds the holds that a wait gave up to those that the owner has, unless the
@@ -60,10 +60,10 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 		return nil
 	}
 	st.mu.Unlock()
-	return st.operate(ctx, until, func(ctx context.Context, o operation) (gone bool, err error) {
-		req := backend.ReenterRequest{Epoch: o.epoch, Owner: st.ownerField(owner), Op: o.number, Holds: holds}
-		if !o.lease.Fixed() {
-			req.Lease = o.span
+	return st.operate(ctx, until, func(ctx context.Context, h machine.Hold[core.Owner]) (gone bool, err error) {
+		req := backend.ReenterRequest{Epoch: h.Epoch, Owner: st.ownerField(owner), Op: h.Op, Holds: holds}
+		if !h.Lease.Fixed() {
+			req.Lease = h.Span
 		}
 		reply, err := st.remote.Reenter(ctx, req)
 		if err == nil {
@@ -73,21 +73,14 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 	})
 }
 
-// An operation is one of a holder's, with what a copy of its command needs to know of the hold.
-type operation struct {
-	epoch, number uint64
-	lease         lease.Lease
-	span          time.Duration
-}
-
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
 // within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
-func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, operation) (gone bool, err error)) error {
+func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, machine.Hold[core.Owner]) (gone bool, err error)) error {
 	st.mu.Lock()
 	st.m.Operate()
 	st.mu.Unlock()
-	var o operation
+	var h machine.Hold[core.Owner]
 	gone := false
 	err := st.s.core.Repeat(ctx, core.Policy{
 		Until: until,
@@ -95,18 +88,18 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 			if last != nil && ctx.Err() != nil {
 				return core.InterruptedBy(ctx, "while Redis was asked", last)
 			}
-			return st.stillTrusted(&o, last)
+			return st.stillTrusted(&h, last)
 		},
 		Limit: func(now time.Time) time.Time {
-			limit := core.Earlier(now.Add(st.s.core.Config.CommandTimeout), o.lease.Until())
+			limit := core.Earlier(now.Add(st.s.core.Config.CommandTimeout), h.Lease.Until())
 			if until.After(now) {
 				limit = core.Earlier(limit, core.Later(until, now.Add(st.s.core.Config.CommandTimeout/8)))
 			}
 			return limit
 		},
-		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(o.lease.Remaining(time.Now()), 0)) },
+		Shorten: func(pause time.Duration) time.Duration { return min(pause, max(h.Lease.Remaining(time.Now()), 0)) },
 	}, func(call context.Context, _ core.Copy) (err error) {
-		gone, err = command(call, o)
+		gone, err = command(call, h)
 		return core.WrapUnavailable(ctx, err)
 	})
 	st.mu.Lock()
@@ -117,11 +110,11 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 	return err
 }
 
-// stillTrusted brings o up to date while the hold is trusted: the keeper may have renewed it, or found it lost.
+// stillTrusted brings h up to date while the hold is trusted: the keeper may have renewed it, or found it lost.
 // Otherwise the hold is lost: last is the error of the command that is being repeated, nil if there is none. Baton.
-func (st *State) stillTrusted(o *operation, last error) error {
+func (st *State) stillTrusted(h *machine.Hold[core.Owner], last error) error {
 	st.mu.Lock()
-	*o = operation{epoch: st.m.Epoch(), number: st.m.Op(), lease: st.m.Lease(), span: st.m.Span()}
+	*h = st.m.Hold()
 	switch {
 	case st.trust("the lease ended while Redis was asked"):
 		return nil

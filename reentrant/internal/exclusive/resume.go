@@ -222,7 +222,7 @@ func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	lost := s.Why != ""
 	if lost {
 		st.recordLossLocked(old, s.Why)
-		old.phase = machine.Lost
+		old.Phase = machine.Lost
 	}
 	if !abandoned {
 		st.replaceLocked(old, note, s.Check)

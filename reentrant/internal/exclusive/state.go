@@ -14,7 +14,6 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
-	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the
@@ -176,29 +175,8 @@ func (st *State) trust(why string) bool {
 
 // A Hold is what was known at one moment of what an owner of this session has of a lock.
 type Hold struct {
-	Owner core.Owner
-	Epoch uint64
-	Token backend.Token
-	Lease lease.Lease
-	span  time.Duration // the lease that renewals ask for
-	phase machine.Phase
+	machine.Hold[core.Owner]
 	holdInfo
-}
-
-// Owned reports whether an owner has the hold, as far as this process knows.
-func (h *Hold) Owned() bool { return h.phase == machine.Held || h.phase == machine.Leaving }
-
-// belongsTo reports whether the owner has the hold, or lost it and has not been evicted yet.
-func (h *Hold) belongsTo(owner core.Owner) bool {
-	return h.Owner == owner && (h.Owned() || h.phase == machine.Lost)
-}
-
-// fixed is the length of the hold's lease if that is a fixed one, else zero.
-func (h *Hold) fixed() time.Duration {
-	if h.Lease.Fixed() {
-		return h.span
-	}
-	return 0
 }
 
 // A holdInfo is what this process keeps about a hold for its users. It decides nothing. It is guarded by State.mu.
@@ -211,9 +189,7 @@ type holdInfo struct {
 }
 
 // holdLocked returns the hold. st.mu is held.
-func (st *State) holdLocked() Hold {
-	return Hold{Owner: st.m.Owner(), Epoch: st.m.Epoch(), Token: st.m.Token(), Lease: st.m.Lease(), span: st.m.Span(), phase: st.m.Phase(), holdInfo: st.info}
-}
+func (st *State) holdLocked() Hold { return Hold{st.m.Hold(), st.info} }
 
 // settleLocked carries out that the machine has made the head a holder: its owner is known, and has the hold count of
 // the step. st.mu is held.

@@ -54,7 +54,7 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 		st.refs++
 		st.s.core.Cleaner.Do(st.stopLingering)
 	case machine.Renew:
-		v.Renew(backend.Renewal{Remote: st.remote, Epoch: epoch, Lease: st.m.Span()}, st)
+		v.Renew(backend.Renewal{Remote: st.remote, Epoch: epoch, Lease: st.m.Hold().Span}, st)
 	}
 	return nil
 }

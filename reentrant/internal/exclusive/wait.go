@@ -11,6 +11,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
 // SignalAs wakes waiters of a condition, for its holder.
@@ -18,14 +19,14 @@ func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 	return h.holding(owner, func(st *State, holds int) error {
 		remote := st.remote.(backend.Conditions)
 		unknown, more := false, false
-		signal := func(ctx context.Context, o operation) (gone bool, err error) {
-			req := backend.SignalRequest{Condition: condition, Epoch: o.epoch, Op: o.number, All: all}
+		signal := func(ctx context.Context, h machine.Hold[core.Owner]) (gone bool, err error) {
+			req := backend.SignalRequest{Condition: condition, Epoch: h.Epoch, Op: h.Op, All: all}
 			reply, err := remote.Signal(ctx, req)
 			unknown = unknown || backend.OutcomeUnknown(err) || err == nil && !reply.Gone
 			for _, ticket := range reply.Tickets {
 				st.signalled(ticket, false)
 			}
-			st.noteWanted(o.epoch) // by the signalled owner
+			st.noteWanted(h.Epoch) // by the signalled owner
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -141,8 +142,8 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	st.m.StartLeaving() // until it is known whether the hold is gone
 	st.mu.Unlock()
 	unknown := false
-	send := func(ctx context.Context, o operation) (gone bool, err error) {
-		req.Epoch = o.epoch
+	send := func(ctx context.Context, h machine.Hold[core.Owner]) (gone bool, err error) {
+		req.Epoch = h.Epoch
 		status, err := t.Remote.Await(ctx, req)
 		if err == nil {
 			err = check.Ticket(status)
@@ -199,7 +200,7 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	w.Ticket.End() // it is no longer a waiter
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
-	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
+	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
 	if placed {
 		back.ticket, back.ahead = w.Epoch, w.ahead
 	}

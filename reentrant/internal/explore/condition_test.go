@@ -111,7 +111,7 @@ func (x *step) comeBack(i uint8) {
 func (x *step) ask(i uint8) call {
 	c := x.edit(i)
 	if c.asking == verbSignal {
-		return call{verb: verbSignal, session: i, epoch: uint8(c.Epoch()), op: uint8(c.Op())}
+		return call{verb: verbSignal, session: i, epoch: uint8(c.Epoch()), op: uint8(c.Hold().Op)}
 	}
 	return call{verb: verbAwait, session: i, owner: c.who, epoch: uint8(c.Epoch()), ticket: c.ticket, holds: c.holds, seen: c.seen,
 		doubt: x.doubt(c.PendingUntil(x.at(c)))}

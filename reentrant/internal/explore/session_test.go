@@ -280,7 +280,7 @@ func (x *step) doubt(until time.Time) tick {
 
 func (x *step) reenter(i uint8) call {
 	c := x.edit(i)
-	return call{verb: verbReenter, session: i, owner: c.Owner(), epoch: uint8(c.Epoch()), op: uint8(c.Op()), holds: c.target}
+	return call{verb: verbReenter, session: i, owner: c.Owner(), epoch: uint8(c.Epoch()), op: uint8(c.Hold().Op), holds: c.target}
 }
 
 // recount carries out a re-entry, or an unlock that is not the last.

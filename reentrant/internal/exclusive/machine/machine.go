@@ -354,17 +354,44 @@ func (m *Machine[K]) Cohort() bool { return m.hold.cohort }
 // Epoch returns the epoch of the hold, 0 if there is none.
 func (m *Machine[K]) Epoch() uint64 { return m.hold.epoch }
 
-// Op returns the number of the operation under way, or of the last one.
-func (m *Machine[K]) Op() uint64 { return m.hold.op }
-
 // Token returns the token of the hold.
 func (m *Machine[K]) Token() backend.Token { return m.hold.token }
 
 // Lease returns the lease of the hold.
 func (m *Machine[K]) Lease() lease.Lease { return m.hold.lease }
 
-// Span returns the lease that the hold asks for.
-func (m *Machine[K]) Span() time.Duration { return m.hold.span }
+// A Hold is what was known of the hold at one moment.
+type Hold[K comparable] struct {
+	Phase Phase
+	Owner K
+	Epoch uint64
+	Op    uint64 // the number of the operation under way, or of the last one
+	Token backend.Token
+	Span  time.Duration // the lease that renewals ask for
+	Lease lease.Lease
+}
+
+// Hold returns what is known of the hold now.
+func (m *Machine[K]) Hold() Hold[K] {
+	h := &m.hold
+	return Hold[K]{Phase: m.phase, Owner: h.owner, Epoch: h.epoch, Op: h.op, Token: h.token, Span: h.span, Lease: h.lease}
+}
+
+// Owned reports whether an owner had the hold.
+func (h *Hold[K]) Owned() bool { return h.Phase == Held || h.Phase == Leaving }
+
+// BelongsTo reports whether the owner had the hold, or had lost it and not been evicted.
+func (h *Hold[K]) BelongsTo(owner K) bool {
+	return h.Owner == owner && (h.Owned() || h.Phase == Lost)
+}
+
+// Fixed returns the length of the hold's lease if that is a fixed one, else zero.
+func (h *Hold[K]) Fixed() time.Duration {
+	if h.Lease.Fixed() {
+		return h.Span
+	}
+	return 0
+}
 
 // Sent returns the last epoch that was sent.
 func (m *Machine[K]) Sent() uint64 { return m.epoch }

@@ -341,7 +341,7 @@ func TestPriorIsForgottenDuringAnOperationAndThenHasItsNumber(t *testing.T) {
 	r.m.Operate()
 	r.m.Operated(true, false)
 	assert.Equal(t, backend.Prior{Epoch: 1, Token: 7, Op: 1}, r.m.prior)
-	assert.EqualValues(t, 1, r.m.Op())
+	assert.EqualValues(t, 1, r.m.hold.op)
 }
 
 func TestFreedLockIsRememberedAsFree(t *testing.T) {
