@@ -17,7 +17,7 @@ import (
 
 // BenchmarkSpin measures whether it pays that the head of a queue tries again before it parks. Two sessions with one
 // goroutine each acquire the same lock all the time, and hold it for the given time. Runs with different numbers of
-// tries alternate; ratio compares with no tries. docs/decisions/0012 has the results.
+// tries alternate; ratio compares with no tries. docs/performance.md has the results.
 func BenchmarkSpin(b *testing.B) {
 	for _, inside := range []time.Duration{0, 50 * time.Microsecond, 500 * time.Microsecond} {
 		b.Run(fmt.Sprintf("inside=%v", inside), func(b *testing.B) { spin(b, inside, []int{0, 1, 3, 10}) })
