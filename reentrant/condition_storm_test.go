@@ -38,6 +38,7 @@ func (m mode) open(s *reentrant.Session, name string) monitor {
 var modes = map[string]mode{
 	"plain":  {},
 	"cohort": {session: []reentrant.Option{reentrant.WithCohort()}},
+	"async":  {session: []reentrant.Option{reentrant.WithAsyncUnlock()}},
 	"linger": {session: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(time.Second)}},
 	"unfair": {lock: []reentrant.LockOption{reentrant.WithFairness(false)}},
 }

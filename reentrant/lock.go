@@ -178,7 +178,7 @@ func (l *Lock) error(op string, err error) error {
 // moves). If Redis did not refuse, Unlock has tried for the length of the lease, at most 6 seconds. If it was the last
 // hold, the session goes on trying in the background, for a minute. The lock is free for others when Redis has replied,
 // and when its lease ends at the latest. If it was an inner hold, the next call on the lock corrects the count in
-// Redis.
+// Redis. With [WithAsyncUnlock] the last hold's Unlock does not wait for Redis, and knows no such errors.
 func (l *Lock) Unlock(ctx context.Context) error {
 	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err != nil {

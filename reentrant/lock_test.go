@@ -298,6 +298,9 @@ func storm(t *testing.T, seed uint64) {
 		case 2:
 			opts = append(opts, reentrant.WithCohort(), reentrant.WithTurn(0, time.Second), reentrant.WithLinger(time.Second))
 		}
+		if seed/3%2 == 1 {
+			opts = append(opts, reentrant.WithAsyncUnlock())
+		}
 		s := newSession(t, b, opts...)
 		for range 4 {
 			wg.Go(func() {

@@ -332,6 +332,7 @@ var lockRows = []row{
 	{name: "WithProfilerLabels", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithProfilerLabels()) }},
 	{name: "WithCohort", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithCohort()) }},
 	{name: "WithLinger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLinger(1)) }},
+	{name: "WithAsyncUnlock", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithAsyncUnlock()) }},
 	{name: "WithDeadlockDetection", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithDeadlockDetection()) }},
 	{name: "WithExplicitOwners", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithExplicitOwners()) }},
 	{name: "WithName", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithName("web")) }},

@@ -81,6 +81,10 @@ var modeKinds = []modeKind{
 	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
 	// With deadlock detection, sessions record on the failing node for which locks their owners wait.
 	{name: "detection", options: []reentrant.Option{reentrant.WithDeadlockDetection()}, rows: func(r row) bool { return r.waits }},
+	// Unlock does not say what the node does, and another session's lock is not free at once.
+	{name: "async", options: []reentrant.Option{reentrant.WithAsyncUnlock()}, rows: func(r row) bool {
+		return r.bound != boundUnlock && r.state.name != stateLeft.name
+	}},
 }
 
 func TestMatrix(t *testing.T) { testMatrix(t, modeKinds[0]) }
@@ -90,6 +94,8 @@ func TestMatrixCohort(t *testing.T) { testMatrix(t, modeKinds[1]) }
 func TestMatrixLinger(t *testing.T) { testMatrix(t, modeKinds[2]) }
 
 func TestMatrixDeadlockDetection(t *testing.T) { testMatrix(t, modeKinds[3]) }
+
+func TestMatrixAsyncUnlock(t *testing.T) { testMatrix(t, modeKinds[4]) }
 
 func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
@@ -421,6 +427,7 @@ func (c *cell) probe(stop chan struct{}) {
 		}
 		cancel()
 		c.must(theirs.Unlock(rival))
+		time.Sleep(1) // with WithAsyncUnlock the release is under way
 		timed("TryLock after a caller that left", func() error {
 			if ok, err := mine.TryLock(prober); !ok {
 				return fmt.Errorf("not taken: %w", err)

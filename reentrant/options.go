@@ -90,6 +90,19 @@ func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 // quarter of a heartbeat, it makes one. It needs [WithCohort]. Default: zero, never.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
+// WithAsyncUnlock makes the [Lock.Unlock] of a last hold return without waiting for Redis, and so [Lock.Do] and its kin: a
+// goroutine of the session releases the lock. A section then costs one round trip instead of two, and the lock is free for
+// others no later than before. Read-write locks and semaphores never wait for that.
+//
+// What Unlock promises changes. It still returns [ErrLost] if this process can no longer trust the hold's lease. After nil
+// Redis may have the lock for a moment still, so that Inspect and other sessions see it, and until the lease ends if this
+// process ends without [Session.Close]. What goes wrong later is in the Err of the [EventReleased], which comes when Redis has
+// replied, and a warning in the log; a hold that Redis no longer had although its lease was not over is an [EventLost] too.
+// The session goes on trying as without this option, takes the lock anew only after that, and waits for it in Close. A Lock
+// of this session that comes before the command is sent takes the hold over, as if it had waited: within a turn ([WithTurn]).
+// Default: Unlock waits for Redis.
+func WithAsyncUnlock() Option { return func(c *config) { c.AsyncUnlock = true } }
+
 // WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean
 // finds, and returns it as an error to the owner whose wait closes the cycle. Within the session that is at once; over
 // several sessions, all of which must have this option, after three to six heartbeats, for cycles of up to 16 owners,

@@ -64,6 +64,7 @@ var optionEdges = map[string]optionEdge{
 		return reentrant.WithMaxWaiting(int(n))
 	}},
 	"WithCohort":            plain(reentrant.WithCohort()),
+	"WithAsyncUnlock":       plain(reentrant.WithAsyncUnlock()),
 	"WithExplicitOwners":    plain(reentrant.WithExplicitOwners()),
 	"WithDeadlockDetection": plain(reentrant.WithDeadlockDetection()),
 	"WithPortableHoldsLeft": plain(reentrant.WithPortableHoldsLeft()),

@@ -21,6 +21,7 @@ type Config struct {
 	Spin           int
 	Explicit       bool
 	Cohort         bool
+	AsyncUnlock    bool
 	Deadlocks      bool
 	LeavesPortable bool
 	Profiled       bool

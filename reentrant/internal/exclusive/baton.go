@@ -49,7 +49,18 @@ func (st *State) passOn() {
 // startCleaningLocked gives the baton to a clean-up. st.mu is held.
 func (st *State) startCleaningLocked() {
 	st.m.Clean()
+	st.occupyLocked()
+}
+
+// occupyLocked notes that a clean-up has the baton: tries wait for its end. st.mu is held.
+func (st *State) occupyLocked() {
 	st.cleaning, st.cleaningSince = make(chan struct{}), st.s.core.Age()
+}
+
+// vacateLocked undoes occupyLocked. The caller closes the channel. st.mu is held.
+func (st *State) vacateLocked() (done chan struct{}) {
+	done, st.cleaning = st.cleaning, nil
+	return done
 }
 
 // cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
@@ -62,9 +73,13 @@ func (st *State) cleanUp() {
 	if err := st.release(context.Background(), req); err != nil && !errors.Is(err, core.ErrLost) && !st.s.core.Outages.Add(st.name) {
 		st.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", st.name), slog.Any("error", err))
 	}
+	st.endCleaning()
+}
+
+// endCleaning ends a clean-up: it passes the baton on, and drops the reference.
+func (st *State) endCleaning() {
 	st.mu.Lock()
-	done := st.cleaning
-	st.cleaning = nil
+	done := st.vacateLocked()
 	st.Queue.Leave()
 	st.mu.Unlock()
 	close(done)

@@ -101,6 +101,9 @@ func (st *State) unlock(ctx context.Context, age time.Duration) error {
 		return nil
 	case st.cohort.Load() && st.keepLocked(ctx, age):
 		return nil
+	case st.s.core.Config.AsyncUnlock && st.m.CanHandOver(&st.s.options, age):
+		st.leaveBehind(ctx)
+		return nil
 	}
 	return st.endHold(ctx, age)
 }
@@ -132,6 +135,55 @@ func (st *State) endHold(ctx context.Context, age time.Duration) error {
 	st.Queue.Leave()
 	st.s.PutState(st)
 	return err
+}
+
+// leaveBehind is unlock for a session that does not wait for Redis ([Config.AsyncUnlock]): a goroutine of the session gets the
+// hold, the baton and the reference, as the next owner would. st.mu is held, and free when it returns.
+func (st *State) leaveBehind(ctx context.Context) {
+	h := st.holdLocked()
+	st.m.HandOver()
+	st.disownLocked()
+	st.occupyLocked()
+	st.mu.Unlock()
+	go st.giveBack(ctx, &h)
+}
+
+// giveBack hands the hold that an owner left behind to an owner that came meanwhile, or releases it. It has the baton and a
+// reference, and has passed both on when it returns.
+func (st *State) giveBack(ctx context.Context, h *Hold) {
+	st.mu.Lock()
+	if st.Queue.Len() > 0 && st.Queue.Pass() {
+		st.reportRelease(ctx, h, true, nil)
+		done := st.vacateLocked()
+		st.mu.Unlock()
+		close(done)
+		st.s.core.Counts.Handoffs.Add(1)
+		st.s.PutState(st)
+		return
+	}
+	at := st.moment(st.s.core.Age())
+	st.m.Clean()
+	req := st.m.ReleaseRequest(&at)
+	st.mu.Unlock()
+	st.reportGivenBack(ctx, h, st.release(ctx, req))
+	st.endCleaning()
+}
+
+// reportGivenBack reports the end of a release that its owner did not wait for. A hold that Redis no longer had is lost only if
+// its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the hold for as long as it
+// needed it.
+func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
+	lost := errors.Is(err, core.ErrLost)
+	if lost && !h.Lease.Trusted(time.Now()) {
+		lost, err = false, nil
+	}
+	if err != nil && !lost && !st.s.core.Outages.Add(st.name) {
+		st.s.core.Log(slog.LevelWarn, "could not give back a lock yet", slog.String("lock", st.name), slog.Any("error", err))
+	}
+	st.reportRelease(ctx, h, false, err)
+	if lost {
+		st.s.notifyLost(st.name, h, "Redis no longer had it after Unlock")
+	}
 }
 
 // release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for

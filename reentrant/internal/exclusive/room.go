@@ -280,7 +280,7 @@ func (s *Room) Usage() (held, waiting int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range s.states {
-		if _, has := st.Queue.Holder(); has {
+		if st.hasHolder() {
 			held++
 		}
 		waiting += st.Queue.Queued()
@@ -293,11 +293,19 @@ func (s *Room) HeldNames() (names []string, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, st := range s.states {
-		if _, ok := st.Queue.Holder(); ok {
+		if st.hasHolder() {
 			names = append(names, name)
 		}
 	}
 	return names, s.closed
+}
+
+// hasHolder reports whether an owner has holds, lost ones included, and has not left them to a clean-up.
+func (st *State) hasHolder() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	_, has := st.Queue.Holder()
+	return has && st.cleaning == nil
 }
 
 // StartClosing makes all calls fail but those of holders. It reports whether it is the first to do so, and whether no
