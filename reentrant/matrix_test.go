@@ -427,7 +427,7 @@ func (c *cell) probe(stop chan struct{}) {
 		}
 		cancel()
 		c.must(theirs.Unlock(rival))
-		time.Sleep(1) // with WithAsyncUnlock the release is under way
+		time.Sleep(time.Nanosecond) // with WithAsyncUnlock the release is under way
 		timed("TryLock after a caller that left", func() error {
 			if ok, err := mine.TryLock(prober); !ok {
 				return fmt.Errorf("not taken: %w", err)

@@ -91,8 +91,8 @@ func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // WithAsyncUnlock makes the [Lock.Unlock] of a last hold return without waiting for Redis, and so [Lock.Do] and its kin: a
-// goroutine of the session releases the lock. A section then costs one round trip instead of two, and the lock is free for
-// others no later than before. Read-write locks and semaphores never wait for that.
+// goroutine of the session releases the lock. A section then costs one round trip instead of two. Read-write locks and
+// semaphores never wait for that.
 //
 // What Unlock promises changes. It still returns [ErrLost] if this process can no longer trust the hold's lease. After nil
 // Redis may have the lock for a moment still, so that Inspect and other sessions see it, and until the lease ends if this
@@ -100,6 +100,7 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d 
 // replied, and a warning in the log; a hold that Redis no longer had although its lease was not over is an [EventLost] too.
 // The session goes on trying as without this option, takes the lock anew only after that, and waits for it in Close. A Lock
 // of this session that comes before the command is sent takes the hold over, as if it had waited: within a turn ([WithTurn]).
+// A single goroutine that takes a new lock each time gains nothing if Redis is on the same machine.
 // Default: Unlock waits for Redis.
 func WithAsyncUnlock() Option { return func(c *config) { c.AsyncUnlock = true } }
 

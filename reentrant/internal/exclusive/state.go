@@ -50,7 +50,7 @@ type State struct {
 	info          holdInfo   // of the machine's hold, while an owner has it
 	m             machine.Machine[core.Owner]
 	tickets       condition.Tickets
-	cleaning      chan struct{} // closed when the clean-up that has the baton is done; nil when there is none
+	cleaning      chan struct{} // closed when the clean-up, or release in the background, that has the baton is done; nil when there is none
 	cleaningSince time.Duration // the session's age when that began
 
 	// Baton.

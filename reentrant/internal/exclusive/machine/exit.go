@@ -14,7 +14,8 @@ func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 }
 
 // HandOver leaves the hold to the next owner in line, which has the baton: while the turn of this session lasts, that takes
-// the lock over in Redis with its own first command, or inherits it.
+// the lock over in Redis with its own first command, or inherits it. If there is none, it may be left to a clean-up that has
+// the baton: Clean follows, unless an owner has come meanwhile.
 func (m *Machine[K]) HandOver() { m.enter(Handed) }
 
 // Linger keeps the hold of an owner that gives up its last one, when no owner of this session waits for it: the session
@@ -50,7 +51,7 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 }
 
 // Clean begins a clean-up, which has the baton: it releases what the session has in Redis. It follows PassOn if no owner
-// took the baton, and ends an idle hold.
+// took the baton, and ends a hold that is idle or that an owner left behind.
 func (m *Machine[K]) Clean() Step {
 	m.clear(Freeing)
 	return Step{Do: Release}
