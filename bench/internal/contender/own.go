@@ -20,6 +20,8 @@ var own = []Contender{
 		Own: true, Reentrant: true, Open: session(reentrant.WithTurn(1, 0))},
 	{Name: "registered", About: "Relock, defaults",
 		Own: true, Reentrant: true, Open: session()},
+	{Name: "async", About: "Relock, WithAsyncUnlock()",
+		Own: true, Reentrant: true, Open: session(reentrant.WithAsyncUnlock())},
 	{Name: "cohort", About: "Relock, WithCohort()",
 		Own: true, Reentrant: true, Open: session(reentrant.WithCohort())},
 	{Name: "cohort-linger", About: "Relock, WithCohort() and WithLinger(1s)",
