@@ -39,9 +39,9 @@ func DoInSteps(m *Semaphore, ctx context.Context, n int) (rest func(fn func(ctx 
 
 // SetHolds sets the local hold count of the caller's hold.
 func SetHolds(l *Lock, ctx context.Context, holds int) {
-	l.handle.WithState(func(e *exclusive.State) {
-		if _, ok := e.Queue.Begin(core.CurrentOwner(ctx)); ok {
-			e.Queue.Settle(holds)
+	l.handle.WithState(func(st *exclusive.State) {
+		if _, ok := st.Queue.Begin(core.CurrentOwner(ctx)); ok {
+			st.Queue.Settle(holds)
 		}
 	})
 }
@@ -74,9 +74,8 @@ func Reopened(s *Session) { sink{s.session}.Reconnected() }
 
 // Lose makes a hold lost, and leaves its owner the baton.
 func Lose(s *Session, name string) {
-	e := s.locks.FindState(name)
-	defer s.locks.PutState(e)
-	e.Lose(s.locks.HoldOf(name).Epoch, "the test says so")
+	l := exclusive.Handle{Room: s.locks, Name: name}
+	l.WithState(func(st *exclusive.State) { st.Lose(s.locks.HoldOf(name).Epoch, "the test says so") })
 }
 
 // AskFor sends a session the message that another session waits for its lock.

@@ -68,7 +68,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	if got == localqueue.Claimed {
 		return st.acquireRemote(ctx, h, owner, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
-	defer h.Room.PutState(st)
+	defer h.Room.putState(st)
 	switch {
 	case got == localqueue.Reentered:
 		return st.reenter(ctx, owner, t)
@@ -84,11 +84,11 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 
 // reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
 func (h *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	st := h.Room.FindState(h.Name)
+	st := h.Room.findState(h.Name)
 	if st == nil {
 		return false, core.ErrClosed
 	}
-	defer h.Room.PutState(st)
+	defer h.Room.putState(st)
 	if _, holds := st.Queue.Begin(owner); !holds {
 		return false, core.ErrClosed
 	}
@@ -185,7 +185,7 @@ func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Tr
 	}
 	st.mu.Unlock()
 	if dropped {
-		st.s.PutState(st) // the reference of the idle hold
+		st.s.putState(st) // the reference of the idle hold
 	}
 	return do == machine.Settle
 }
@@ -203,7 +203,7 @@ func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
 	}
 	st.mu.Unlock()
 	if s.Dropped {
-		st.s.PutState(st) // the reference of the idle hold
+		st.s.putState(st) // the reference of the idle hold
 	}
 	return s
 }
@@ -327,10 +327,10 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 		case localqueue.Claimed: // the Resume that went first may have taken the lock
 			a.overtaken(t)
 		case localqueue.Reentered: // the Resume was of this very owner
-			defer st.s.PutState(st)
+			defer st.s.putState(st)
 			return a.end(st.reenter(ctx, a.owner, t))
 		default: // another owner has the baton, and this one has left the queue
-			st.s.PutState(st)
+			st.s.putState(st)
 			if err := st.interrupted(ctx, last); err != nil {
 				return a.end(false, err)
 			}

@@ -26,7 +26,7 @@ func (st *State) leave(s machine.Step) {
 		return
 	}
 	st.Queue.Leave()
-	st.s.PutState(st)
+	st.s.putState(st)
 }
 
 // passOn passes the baton to the next owner, which takes over what Redis has for the session, such as its place among the
@@ -40,7 +40,7 @@ func (st *State) passOn() {
 	}
 	st.mu.Unlock()
 	if passed {
-		st.s.PutState(st)
+		st.s.putState(st)
 		return
 	}
 	st.s.core.Cleaner.Do(st.cleanUp)
@@ -83,7 +83,7 @@ func (st *State) endCleaning() {
 	st.Queue.Leave()
 	st.mu.Unlock()
 	close(done)
-	st.s.PutState(st)
+	st.s.putState(st)
 }
 
 // checkCleanUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
@@ -118,5 +118,5 @@ func (st *State) evict(epoch uint64, mayBeThere bool) {
 	if mayBeThere && st.Queue.Idle() {
 		st.s.core.Cleaner.Do(func() { st.s.ReleaseOrphan(remote, name, epoch) })
 	}
-	st.s.PutState(st)
+	st.s.putState(st)
 }

@@ -75,7 +75,7 @@ func (st *State) stopLingering() {
 	if st.claimLingering() {
 		st.cleanUp() // with the reference of the hold
 	}
-	st.s.PutState(st)
+	st.s.putState(st)
 }
 
 // claimLingering takes the baton for a clean-up, if the hold still lingers.

@@ -97,9 +97,9 @@ func (h *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
 
 // WithState calls f with the lock's state, if there is one.
 func (h *Handle) WithState(f func(*State)) {
-	if st := h.Room.FindState(h.Name); st != nil {
+	if st := h.Room.findState(h.Name); st != nil {
 		f(st)
-		h.Room.PutState(st)
+		h.Room.putState(st)
 	}
 }
 

@@ -41,7 +41,7 @@ func (s *Room) AbandonAll() {
 		}
 		x.Lose(x.epoch, why)
 		x.evict(x.epoch, !x.left)
-		s.PutState(x.State)
+		s.putState(x.State)
 	}
 }
 

@@ -25,8 +25,8 @@ func (st *State) oweLocked(owner core.Owner, fixed bool, holds int) {
 }
 
 // UnlockAs gives up one hold of an owner.
-func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
-	if st, age := l.ownState(core.GoroutineOf(owner)); st != nil {
+func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
+	if st, age := h.ownState(core.GoroutineOf(owner)); st != nil {
 		// The hold has a reference until it is given up.
 		switch holds, ok := st.exitOrBegin(owner); {
 		case !ok:
@@ -38,17 +38,17 @@ func (l *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 			return st.exit(ctx, owner, holds)
 		}
 	}
-	st := l.Room.FindState(l.Name)
+	st := h.Room.findState(h.Name)
 	if st == nil {
-		return l.notHeld(owner)
+		return h.notHeld(owner)
 	}
-	defer l.Room.PutState(st)
+	defer h.Room.putState(st)
 	holds, ok := st.Queue.Begin(owner)
 	switch {
 	case !ok:
 		st.mu.Lock() // a loss is on record before the mutex is free
 		defer st.mu.Unlock()
-		return l.notHeld(owner)
+		return h.notHeld(owner)
 	case holds > 1:
 		return st.exit(ctx, owner, holds-1)
 	}
@@ -66,8 +66,8 @@ func (st *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
 }
 
 // notHeld returns the error of Unlock for an owner without a hold.
-func (l *Handle) notHeld(owner core.Owner) error {
-	if l.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, l.Name, owner), 1, 1) > 0 {
+func (h *Handle) notHeld(owner core.Owner) error {
+	if h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0 {
 		return core.ErrLost
 	}
 	return core.ErrNotHeld
@@ -97,7 +97,7 @@ func (st *State) unlock(ctx context.Context, age time.Duration) error {
 		st.disownLocked()
 		st.mu.Unlock()
 		st.s.core.Counts.Handoffs.Add(1)
-		st.s.PutState(st)
+		st.s.putState(st)
 		return nil
 	case st.cohort.Load() && st.keepLocked(ctx, age):
 		return nil
@@ -133,7 +133,7 @@ func (st *State) endHold(ctx context.Context, age time.Duration) error {
 		st.s.notifyLost(st.name, &h, "Redis no longer had it at Unlock")
 	}
 	st.Queue.Leave()
-	st.s.PutState(st)
+	st.s.putState(st)
 	return err
 }
 
@@ -158,7 +158,7 @@ func (st *State) giveBack(ctx context.Context, h *Hold) {
 		st.mu.Unlock()
 		close(done)
 		st.s.core.Counts.Handoffs.Add(1)
-		st.s.PutState(st)
+		st.s.putState(st)
 		return
 	}
 	at := st.moment(st.s.core.Age())

@@ -20,7 +20,7 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 		return err
 	}
 	if err := st.mayResume(ctx, owner); err != nil {
-		h.Room.PutState(st)
+		h.Room.putState(st)
 		return err
 	}
 	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
@@ -35,7 +35,7 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 			err = core.ErrClosed
 		}
 	}
-	h.Room.PutState(st)
+	h.Room.putState(st)
 	return err
 }
 
@@ -71,7 +71,7 @@ func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote
 	s := st.m.Resume(&at, &h)
 	st.mu.Unlock()
 	if s.Dropped {
-		st.s.PutState(st) // the reference of the idle hold
+		st.s.putState(st) // the reference of the idle hold
 	}
 	err := core.ErrNotHeld // with PassOn, this session has the lock, and the owner does not
 	if s.Do == machine.AskAnew {

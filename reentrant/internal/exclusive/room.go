@@ -64,9 +64,9 @@ func (s *Room) GivenUp() (abandoned, left int) {
 
 // UnboundedHolder returns the owner that has a lock until it unlocks.
 func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
-	if st := s.FindState(name); st != nil {
+	if st := s.findState(name); st != nil {
 		owner, held = st.unboundedHolder()
-		s.PutState(st)
+		s.putState(st)
 	}
 	return owner, held
 }
@@ -160,8 +160,8 @@ func (s *Room) getState(l *Handle) (*State, error) {
 	return st, nil
 }
 
-// FindState takes a reference to the lock state of a lock if there is one.
-func (s *Room) FindState(name string) *State {
+// findState takes a reference to the lock state of a lock if there is one.
+func (s *Room) findState(name string) *State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.states[name]
@@ -195,8 +195,8 @@ func (s *Room) newStateLocked(l *Handle) *State {
 	return st
 }
 
-// PutState drops a reference. A lock state without references is removed, and may become a spare.
-func (s *Room) PutState(st *State) {
+// putState drops a reference. A lock state without references is removed, and may become a spare.
+func (s *Room) putState(st *State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.refs--; st.refs > 0 {
@@ -220,42 +220,42 @@ func (s *Room) PutState(st *State) {
 
 // Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
 func (s *Room) Granted(g backend.Grant) (wanted bool) {
-	st := s.FindState(g.Name)
+	st := s.findState(g.Name)
 	if st == nil {
 		return false
 	}
-	defer s.PutState(st)
+	defer s.putState(st)
 	return st.granted(g)
 }
 
 // Signalled wakes the owner of a ticket. It returns false if the session does not use a lock of that name.
 func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
-	st := s.FindState(name)
+	st := s.findState(name)
 	if st == nil {
 		return false
 	}
-	defer s.PutState(st)
+	defer s.putState(st)
 	st.signalled(ticket, placed)
 	return true
 }
 
 // Taken asks Redis about a hold that another session is said to have resumed.
 func (s *Room) Taken(name string, epoch uint64) {
-	if st := s.FindState(name); st != nil {
+	if st := s.findState(name); st != nil {
 		st.markTaken(epoch)
-		s.PutState(st)
+		s.putState(st)
 	}
 }
 
 // Wanted notifies the holder of a lock that another session waits, and gives up a hold that lingers.
 func (s *Room) Wanted(name string, epoch uint64) {
-	st := s.FindState(name)
+	st := s.findState(name)
 	switch {
 	case st == nil:
 	case st.noteWanted(epoch):
 		s.core.Cleaner.Do(st.stopLingering)
 	default:
-		s.PutState(st)
+		s.putState(st)
 	}
 }
 

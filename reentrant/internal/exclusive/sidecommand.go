@@ -13,11 +13,11 @@ import (
 // f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
 // afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
 func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
-	st := s.FindState(name)
+	st := s.findState(name)
 	if st == nil {
 		return false
 	}
-	defer s.PutState(st)
+	defer s.putState(st)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
@@ -33,15 +33,15 @@ type ownershipCheck struct {
 
 // run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
 func (c ownershipCheck) run() {
-	if st := c.s.FindState(c.name); st == nil || !st.checking(c) {
+	if st := c.s.findState(c.name); st == nil || !st.checking(c) {
 		return
 	}
 	now := time.Now()
 	c.s.core.Counts.Commands.Add(1)
 	found, err := c.remote.Inspect(c.s.core.Deadlines.Context(context.Background(), now, now.Add(c.s.core.Config.CommandTimeout)))
-	if st := c.s.FindState(c.name); st != nil {
+	if st := c.s.findState(c.name); st != nil {
 		st.checked(c, c.learns(&found, err, now))
-		c.s.PutState(st)
+		c.s.putState(st)
 	}
 }
 
@@ -53,7 +53,7 @@ func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) 
 
 // checking begins a check, and reports whether it is still needed. It drops a reference.
 func (st *State) checking(q ownershipCheck) bool {
-	defer st.s.PutState(st)
+	defer st.s.putState(st)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.m.Checking(q.epoch)

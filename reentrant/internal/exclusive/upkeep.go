@@ -48,7 +48,7 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 		st.refs++
 		return func() {
 			st.evict(epoch, true)
-			st.s.PutState(st)
+			st.s.putState(st)
 		}
 	case machine.Dismiss:
 		st.refs++
@@ -64,10 +64,10 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 func (st *State) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
 	if !r.Gone {
 		st.renewed(r, sent, ahead)
-	} else if st = st.s.FindState(r.Remote.Name()); st != nil {
+	} else if st = st.s.findState(r.Remote.Name()); st != nil {
 		st.renewed(r, sent, ahead)
 		st.evict(r.Epoch, false)
-		st.s.PutState(st)
+		st.s.putState(st)
 	}
 }
 

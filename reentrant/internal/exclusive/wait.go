@@ -46,8 +46,8 @@ func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 
 // holding calls f with the baton of an owner's hold.
 func (h *Handle) holding(owner core.Owner, f func(st *State, holds int) error) error {
-	if st := h.Room.FindState(h.Name); st != nil {
-		defer h.Room.PutState(st)
+	if st := h.Room.findState(h.Name); st != nil {
+		defer h.Room.putState(st)
 		if holds, ok := st.Queue.Begin(owner); ok {
 			return f(st, holds)
 		}
@@ -197,7 +197,7 @@ func (w *conditionWait) leaveHold() {
 func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	st, l := w.st, w.l
 	st.mu.Lock()
-	w.Ticket.End() // it is no longer a waiter
+	w.End() // it is no longer a waiter
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
 	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
@@ -209,11 +209,11 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 		_, err := st.acquireRemote(over, l, w.Owner, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
-		defer st.s.PutState(st)
+		defer st.s.putState(st)
 		_, err := st.reenter(over, w.Owner, &back)
 		return err
 	}
-	st.s.PutState(st)
+	st.s.putState(st)
 	if over.Err() != nil {
 		return core.InterruptedBy(over, "in this process's queue", nil)
 	}
