@@ -332,7 +332,7 @@ func (e *shareExplorer) story(n int32, bad string) string {
 func (w *shareWorld) sized() (most int, mayBeCut bool) {
 	switch {
 	case hasty():
-		return look, true
+		return glance, true
 	case deep > 0:
 		return deep, true
 	case w.most == 0:
@@ -370,7 +370,7 @@ func TestExploreSharesAtRandom(t *testing.T) {
 	walks, steps := 2000, 0
 	switch {
 	case hasty():
-		walks = few
+		walks = few / 5
 	case deep > 0:
 		walks *= 20
 	}

@@ -83,8 +83,8 @@ func hasty() bool {
 	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
 
-// look is how many states of each world are explored in any case.
-const look = 1_000
+// look is how many states of each world are explored at full size, however late it is, and glance how many otherwise.
+const look, glance = 1_000, 150
 
 // lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
 // the machine is too slow to see them as a whole.
@@ -103,7 +103,7 @@ var loaded = time.Now()
 func (w world) sized() (_ world, mayBeCut bool) {
 	switch {
 	case hasty():
-		w.most = look
+		w.most = glance
 	case deep > 0:
 		w.left.faults, w.most = w.left.faults+1, deep
 	case w.most == 0:
@@ -165,7 +165,7 @@ func TestExploreAtRandom(t *testing.T) {
 	walks, steps := 2000, 0
 	switch {
 	case hasty():
-		walks = few
+		walks = few / 5
 	case deep > 0:
 		walks *= 50
 	}
@@ -187,7 +187,7 @@ func TestExploreAtRandom(t *testing.T) {
 	t.Logf("%d walks, %d steps; %d runs of scripts on %d memories", walks, steps, e.store.count, len(e.store.ids))
 }
 
-// few is the number of walks that are made however late it is.
+// few is the number of walks that are made at full size, however late it is.
 const few = 50
 
 // longest bounds a walk: a random walk can go in circles.
