@@ -19,6 +19,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/result"
 	"github.com/relock-go/relock/bench/internal/worker"
 	"github.com/relock-go/relock/bench/internal/workload"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
@@ -60,16 +61,20 @@ func text(t *testing.T, log *os.File) string {
 func TestARunFromEndToEnd(t *testing.T) {
 	needRedis(t)
 	out := t.TempDir()
+	contenders, workloads, cells := "redsync,registered", "uncontended,reentrant,fresh-2x20", 5
+	if testsize.Full() {
+		contenders, workloads, cells = "redsync,registered,cohort", "uncontended,2x20,reentrant,fresh-2x20,own,many", 17
+	}
 	var stdout bytes.Buffer
 	stderr := newLog(t)
 	status := parentMain([]string{ // three rounds, because a machine that stands still during one leaves it without numbers
-		"-rounds", "3", "-duration", "100ms", "-only", "redsync,registered,cohort", "-workloads", "uncontended,2x20,reentrant,fresh-2x20,own,many", "-out", out,
+		"-rounds", "3", "-duration", "100ms", "-only", contenders, "-workloads", workloads, "-out", out,
 	}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
-	require.Len(t, r.Cells, 17, "redsync cannot re-enter")
+	require.Len(t, r.Cells, cells, "redsync cannot re-enter")
 	for _, cell := range r.Cells {
 		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
 		assert.Zero(t, cell.Overlaps())
@@ -115,14 +120,17 @@ func TestSharedHoldsFromEndToEnd(t *testing.T) {
 	out := t.TempDir()
 	var stdout bytes.Buffer
 	stderr := newLog(t)
-	status := parentMain([]string{"-rounds", "3", "-duration", "100ms", "-only", "rwlock,rw-polling-1ms,semaphore,semaphore-polling-1ms,split",
-		"-workloads", "5x20,rw-99,semaphore-50,semaphore-3", "-out", out}, &stdout, stderr)
+	contenders, workloads, measured, cells := "rwlock,rw-polling-1ms,semaphore,split", "5x20,rw-99,semaphore-3", 2, 2+1
+	if testsize.Full() {
+		contenders, workloads, measured, cells = "rwlock,rw-polling-1ms,semaphore,semaphore-polling-1ms,split", "5x20,rw-99,semaphore-50,semaphore-3", 3, 2+3+2
+	}
+	status := parentMain([]string{"-rounds", "3", "-duration", "100ms", "-only", contenders, "-workloads", workloads, "-out", out}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "rw-99 by rwlock: ")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
-	assert.Len(t, r.Workloads, 3, "none of these is a lock")
-	require.Len(t, r.Cells, 2+3+2, "three permits cannot be split among five")
+	assert.Len(t, r.Workloads, measured, "none of these is a lock")
+	require.Len(t, r.Cells, cells, "three permits cannot be split among five")
 	for _, cell := range r.Cells {
 		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
 		assert.Zero(t, cell.Overlaps())

@@ -19,11 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
-var hours = flag.Float64("hours", 1.25, "how many hours TestSimulation simulates")
+var hours = flag.Float64("hours", float64(testsize.Of(75, 25))/60, "how many hours TestSimulation simulates")
 
 // The sizes of a world.
 const (

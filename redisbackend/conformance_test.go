@@ -37,6 +37,7 @@ func onlyWithoutAServer(t *testing.T) {
 }
 
 func TestConformanceEmbedded(t *testing.T) {
+	onlyWithoutAServer(t)
 	t.Parallel()
 	backendtest.Run(t, func(t *testing.T) backend.Backend {
 		return redistest.InBubble(t).Backend()

@@ -30,6 +30,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -215,6 +216,7 @@ func wellBehaved(server *site) {
 // The documented rights are enough for all features of a Backend: no command is refused, not even one without which it
 // would only be slower.
 func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
+	testsize.OfATopology(t)
 	t.Parallel()
 	for how, c := range map[string]struct {
 		rights  []string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 )
 
@@ -224,13 +225,14 @@ func (b bill) each(n int) string {
 }
 
 func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
-	c, heartbeat := waitingForLock(t, crowded)
+	many := testsize.Of(crowded, crowded/10)
+	c, heartbeat := waitingForLock(t, many)
 	lock := c.quickest(heartbeat)
-	t.Logf("Lock: %s", lock.each(crowded))
+	t.Logf("Lock: %s", lock.each(many))
 	for name, kind := range map[string]backend.ShareKind{"RWLock": backend.ReadWrite, "Semaphore": backend.Permits} {
-		c, heartbeat := waiting(t, kind, crowded)
+		c, heartbeat := waiting(t, kind, many)
 		b := c.quickest(heartbeat)
-		t.Logf("%s: %s, %.2f × the time of a Lock's", name, b.each(crowded), float64(b.scripts)/float64(lock.scripts))
+		t.Logf("%s: %s, %.2f × the time of a Lock's", name, b.each(many), float64(b.scripts)/float64(lock.scripts))
 		assert.LessOrEqual(t, b.calls["hgetall"], 2, "%s: only a heartbeat of the head reads all entries", name)
 		assert.LessOrEqual(t, b.published(), 2, "%s: a heartbeat of the head sends a message to the holder", name)
 		assert.LessOrEqual(t, b.commands(), 2*lock.commands(), name)

@@ -67,8 +67,10 @@ func rounds(n int) int {
 	switch {
 	case testing.Short():
 		return n / 10
-	case raceEnabled || !testsize.Full():
+	case raceEnabled:
 		return n / 4
+	case !testsize.Full():
+		return n / 10
 	}
 	return n
 }

@@ -100,10 +100,10 @@ func TestMatrixAsyncUnlock(t *testing.T) { testMatrix(t, modeKinds[4]) }
 func testMatrix(t *testing.T, m modeKind) {
 	stride, n := 1, 0
 	switch {
-	case m.cohort, m.rows != nil:
+	case raceEnabled && (m.cohort || m.rows != nil):
 		stride = testsize.Of(1, 11)
 	case !raceEnabled:
-		stride = testsize.Of(1, 7)
+		stride = testsize.Of(1, 19)
 	}
 	for _, r := range rows {
 		if m.rows != nil && !m.rows(r) {

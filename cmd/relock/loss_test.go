@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The command and a process that it started ignore TERM, and Redis stops replying. Both processes must be dead before
@@ -24,6 +25,7 @@ import (
 // A twentieth of the lease is left for the KILL. If relock itself stands still for as long it cannot send it, which
 // proves nothing: then the test tries again.
 func TestTheCommandIsDeadBeforeTheLeaseEnds(t *testing.T) {
+	testsize.FullOnly(t) // a lease of half a minute, by the real clock
 	t.Parallel()
 	for name, stop := range map[string]func(*redisserver.Server){
 		"killed": (*redisserver.Server).Stop,

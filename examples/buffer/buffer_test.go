@@ -80,6 +80,7 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 // thousand are moved only with REENTRANT_REDIS, which asks for realistic tests; even then the server is this test's
 // own. Without it a tenth is moved, with as many kills.
 func TestProcessesAreKilledAllTheWay(t *testing.T) {
+	testsize.FullOnly(t)
 	t.Parallel()
 	opts, err := parseOptions([]string{"-kill=6", "-lease=500ms", "-redis=redis://" + relay(t, redisserver.Start(t).Addr())}, t.Output())
 	require.NoError(t, err)

@@ -23,6 +23,14 @@ func Of(all, few int) int {
 	return few
 }
 
+// FullOnly skips a test that no smaller size makes quick, unless tests run at their full size.
+func FullOnly(t testing.TB) {
+	t.Helper()
+	if !Full() {
+		t.Skip("it takes long: RELOCK_FULL=1 runs it")
+	}
+}
+
 // Patience returns how long a test waits for what must come. It only bounds the time of a failure, and is long because
 // the machine may be slow. With a seeded fault (see mutants), which is expected to fail, it is 15 s at most.
 func Patience(long time.Duration) time.Duration {

@@ -16,6 +16,18 @@ func TestTheEnvironmentAsksForFullSize(t *testing.T) {
 	}
 }
 
+func TestWhatTakesLongIsAskedFor(t *testing.T) {
+	for value, runs := range map[string]bool{"": false, "0": false, "1": true, "true": true} {
+		t.Setenv("RELOCK_FULL", value)
+		var went bool
+		t.Run(value, func(t *testing.T) {
+			testsize.FullOnly(t)
+			went = true
+		})
+		assert.Equal(t, runs, went, "%q", value)
+	}
+}
+
 func TestTopologiesAreAskedFor(t *testing.T) {
 	for value, runs := range map[string]bool{"": false, "0": false, "1": true, "true": true} {
 		t.Setenv("RELOCK_TOPOLOGIES", value)
