@@ -132,6 +132,7 @@ func TestConformancePlainEmbedded(t *testing.T) {
 }
 
 func TestConformanceRedisson(t *testing.T) {
+	testsize.OfATopology(t)
 	t.Parallel()
 	url := redisserver.URL(t)
 	backendtest.Run(t, func(t *testing.T) backend.Backend {

@@ -41,7 +41,7 @@ func newCouncil(t *testing.T, n int, options ...string) *council {
 // still.
 func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, PipelineMultiplex: -1,
-		ForceSingleClient: true, ConnWriteTimeout: limit}
+		ForceSingleClient: true, ConnWriteTimeout: limit, RingScaleEachConn: smallRing, ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer}
 	option.Dialer.Timeout = limit
 	client, err := rueidis.NewClient(option)
 	if client == nil {

@@ -49,13 +49,14 @@ func realRedis(t *testing.T, options ...string) *site {
 	return &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
 }
 
-// smallRing is the size of a connection's ring of commands that is enough for a test. The ring is most of what a new
+// The sizes of a connection's ring of commands and of its buffers that are enough for a test. They are most of what a new
 // connection costs a process, and a test makes many connections.
-const smallRing = 6
+const smallRing, smallBuffer = 6, 1 << 12
 
 // connect makes a client that is closed at the end of the test.
 func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
-	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing}
+	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing,
+		ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer}
 	for _, f := range change {
 		f(&option)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	lua "github.com/relock-go/relock/redisbackend/internal/wire"
 	"github.com/relock-go/relock/redisbackend/redistest"
@@ -375,6 +376,9 @@ func stopEach(t *testing.T, client rueidis.Client) {
 					stops++
 				}
 				assert.Positive(t, stops, "the script runs")
+				if !testsize.Full() {
+					break // one way to go on, by chance
+				}
 			}
 		})
 	}

@@ -162,7 +162,8 @@ const commandTimeout = 30 * time.Second
 // Command sends the server one command over a connection of its own, and returns the reply as text.
 func (s *Server) Command(words ...string) (string, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
-		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo})
+		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo,
+		RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12})
 	if err != nil {
 		return "", fmt.Errorf("redisserver: %s: %w", s.addr, err)
 	}
