@@ -116,21 +116,19 @@ func overlaps(t *testing.T, workload string) bool {
 
 // Each line shows what readers or users of a semaphore cost Redis, and none of the contenders ever overlap.
 func TestSharedHoldsFromEndToEnd(t *testing.T) {
+	testsize.FullOnly(t)
 	needRedis(t)
 	out := t.TempDir()
 	var stdout bytes.Buffer
 	stderr := newLog(t)
-	contenders, workloads, measured, cells := "rwlock,rw-polling-1ms,semaphore,split", "5x20,rw-99,semaphore-3", 2, 2+1
-	if testsize.Full() {
-		contenders, workloads, measured, cells = "rwlock,rw-polling-1ms,semaphore,semaphore-polling-1ms,split", "5x20,rw-99,semaphore-50,semaphore-3", 3, 2+3+2
-	}
-	status := parentMain([]string{"-rounds", "3", "-duration", "100ms", "-only", contenders, "-workloads", workloads, "-out", out}, &stdout, stderr)
+	status := parentMain([]string{"-rounds", "3", "-duration", "100ms", "-only", "rwlock,rw-polling-1ms,semaphore,semaphore-polling-1ms,split",
+		"-workloads", "5x20,rw-99,semaphore-50,semaphore-3", "-out", out}, &stdout, stderr)
 	require.Equal(t, exitClean, status, text(t, stderr))
 	assert.Contains(t, stdout.String(), "rw-99 by rwlock: ")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
-	assert.Len(t, r.Workloads, measured, "none of these is a lock")
-	require.Len(t, r.Cells, cells, "three permits cannot be split among five")
+	assert.Len(t, r.Workloads, 3, "none of these is a lock")
+	require.Len(t, r.Cells, 2+3+2, "three permits cannot be split among five")
 	for _, cell := range r.Cells {
 		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
 		assert.Zero(t, cell.Overlaps())

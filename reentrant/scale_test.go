@@ -74,7 +74,7 @@ func inUse() (heap, stacks int64) {
 
 // Names that are no longer used take no memory, however many there were.
 func TestNamesUsedOnceLeaveNothing(t *testing.T) {
-	names := testsize.Of(1_000_000, 50_000)
+	names := testsize.Of(1_000_000, 25_000)
 	if testing.Short() || raceEnabled {
 		names = 50_000
 	}
@@ -155,7 +155,7 @@ func newLocks(s *reentrant.Session, n int) []*reentrant.Lock {
 
 // Waiters get the lock in order, and each needs little more memory than a parked goroutine.
 func TestManyWaiters(t *testing.T) {
-	waiters := testsize.Of(100_000, 10_000)
+	waiters := testsize.Of(100_000, 5_000)
 	if testing.Short() || raceEnabled {
 		waiters = 5_000
 	}
