@@ -66,7 +66,11 @@ func TestQuorumConformanceEmbedded(t *testing.T) {
 	}, quorumSkips...)
 }
 
-func TestQuorumConformanceOf3(t *testing.T) { t.Parallel(); quorumConformance(t, 3) }
+func TestQuorumConformanceOf3(t *testing.T) {
+	testsize.OfATopology(t)
+	t.Parallel()
+	quorumConformance(t, 3)
+}
 
 func TestQuorumConformanceOf5(t *testing.T) {
 	testsize.OfATopology(t)

@@ -27,10 +27,10 @@
 // next tick on.
 //
 // Every world has a budget of attempts, ticks, faults and so on, so all of its runs end. With RELOCK_FULL=1 it is
-// explored completely, nearest states first (explore_test.go); without, only its first sixty states are. A
-// world that is cut, by its own limit or for lack of time, logs CUT; a world that has grown too large fails. Sessions
-// and owners that have not acted yet are interchangeable. Worlds that are too large are walked at random; a failure
-// prints its seed.
+// explored completely, nearest states first (explore_test.go); without, only its first sixty states are. A world that
+// is cut, by its own limit or for lack of time, logs CUT; a world that has grown too large fails. Sessions and owners
+// that have not acted yet are interchangeable. Worlds that are too large are walked at random; a failure prints its
+// seed.
 //
 // # What must hold
 //
