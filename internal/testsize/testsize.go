@@ -1,5 +1,6 @@
 // Package testsize sets the size of tests: small by default, so that running all of them is quick, and full with
-// RELOCK_FULL=1, which .ci/run sets. RELOCK_TOPOLOGIES=1 adds the suites on more kinds of deployments.
+// RELOCK_FULL=1, as in the stages full-size, explore and mutants of .ci/run. RELOCK_TOPOLOGIES=1 adds the suites on more
+// kinds of deployments.
 package testsize
 
 import (
