@@ -89,8 +89,9 @@ type ReenterRequest struct {
 
 // A ReenterReply is the reply to a ReenterRequest.
 type ReenterReply struct {
-	Gone  bool // the epoch no longer has the lock
-	Holds int  // the count there is now
+	Gone  bool  // the epoch no longer has the lock
+	Holds int   // the count there is now
+	First Token // of the hold's block; 0: not known, as to a quorum
 	_     struct{}
 }
 
@@ -130,6 +131,7 @@ type Renewal struct {
 	Under Token
 
 	Gone  bool  // set by Renew: the epoch no longer has the lock, or no live units under that token
+	First Token // set by Renew, of a Lock's hold: the first token of its block; 0: not known, as to a quorum
 	Units int   // set by Renew, with Under: how many units the epoch has
 	Err   error // set by Renew: there was no reply, or a refusal
 }
@@ -142,6 +144,7 @@ type State struct {
 	Holds   int           //
 	TTL     time.Duration // what is left of the lease; negative if it has none
 	Epoch   uint64        // the holder's attempt
+	First   Token         // of the holder's block; 0: not known, as to a quorum
 	Token   Token         // last token given out
 	Waiting []string      // sessions with a live place, longest first
 	Note    string        // what the holder noted ([Noter]); "" if nothing

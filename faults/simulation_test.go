@@ -257,10 +257,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 		}
 	}
 	h := history.History{Ops: exclusive, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease, Least: simLeast}
-	// A copy from before a hold may have its owner still waiting: it can then get the lock a second time under one epoch, after
-	// another had it. No order of the model allows that, so only tokens are judged where copies take over.
-	h.Local = w.cohorts() || slices.ContainsFunc(w.forgets, func(s history.Span) bool { return s.Partly })
-	if w.cohorts() {
+	if h.Local = w.cohorts(); h.Local {
 		h.Least = simLeastCohort
 	}
 	verdicts := []history.Verdict{history.Judge(h), history.JudgeShared(history.SharedHistory{

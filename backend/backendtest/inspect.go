@@ -43,7 +43,7 @@ func inspectEverything(t *test) {
 	}
 	st.TTL, st.Since = 0, time.Time{}
 	require.Equal(t, backend.State{
-		Locked: true, Session: a.id, Owner: "~worker", Holds: 4, Epoch: 17, Token: got.Last,
+		Locked: true, Session: a.id, Owner: "~worker", Holds: 4, Epoch: 17, First: st.First, Token: got.Last,
 		Waiting: []string{c.id, b.id},
 	}, st)
 }

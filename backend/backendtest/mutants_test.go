@@ -222,6 +222,9 @@ var mutants = []mutant{
 	{"what the session has seen is ignored", "Token/RisesAboveWhatTheSessionHasSeen", requests(func(q *backend.AcquireRequest) { q.Seen = 0 })},
 	{"a block is one token", "Token/BlocksHaveTheirSizeAndDoNotOverlap", requests(func(q *backend.AcquireRequest) { q.Tokens = 1 })},
 	{"the unused tail is kept", "Token/AnUnusedTailIsGivenBack", releases(func(_ *remote, q *backend.ReleaseRequest) { q.Used = 0 })},
+	{"a renewal is about another hold", "Token/RepliesSayWhichHoldTheyAreAbout", renews(func(_ context.Context, _ *conn, _ *remote, one *backend.Renewal) { one.First++ })},
+	{"a re-entry is about another hold", "Token/RepliesSayWhichHoldTheyAreAbout", reenterReplies(func(a *backend.ReenterReply) { a.First++ })},
+	{"the state is of another hold", "Token/RepliesSayWhichHoldTheyAreAbout", states(func(st *backend.State) { st.First++ })},
 	{"any release gives back a tail", "Token/AForeignReleaseGivesNothingBack", releases(func(r *remote, q *backend.ReleaseRequest) {
 		if r.mine() && q.Used > 0 {
 			q.Epoch = r.state().Epoch

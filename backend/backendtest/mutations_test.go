@@ -47,6 +47,16 @@ func reenters(change func(*remote, *backend.ReenterRequest)) func() hooks {
 	}
 }
 
+func reenterReplies(change func(*backend.ReenterReply)) func() hooks {
+	return func() hooks {
+		return hooks{reenter: func(ctx context.Context, r *remote, q backend.ReenterRequest) (backend.ReenterReply, error) {
+			a, err := r.Remote.Reenter(ctx, q)
+			change(&a)
+			return a, err
+		}}
+	}
+}
+
 func releases(change func(*remote, *backend.ReleaseRequest)) func() hooks {
 	return func() hooks {
 		return hooks{release: func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {

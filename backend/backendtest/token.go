@@ -19,6 +19,7 @@ var tokenCases = []testCase{
 	{"Token/AForeignReleaseGivesNothingBack", tokenTailOfAnother},
 	{"Token/BlocksDoNotRunAwayFromTheClock", tokenBlocksEnd},
 	{"Token/AForgedTokenIsRefused", tokenForged},
+	{"Token/RepliesSayWhichHoldTheyAreAbout", tokenOfReplies},
 }
 
 func tokenRises(t *test) {
@@ -171,4 +172,18 @@ func refusedFor(t *test, s *session, epoch uint64, changes ...with) {
 	_, err := s.raw.Acquire(ctx, request(epoch, changes))
 	require.Error(t, err)
 	require.True(t, backend.Refused(err), "%v", err)
+}
+
+// Each reply about a hold has the first token of its block, or none.
+func tokenOfReplies(t *test) {
+	a := t.connect()
+	for epoch := uint64(1); epoch <= 3; epoch++ {
+		of := []backend.Token{0, a.take(epoch, tokens(5)).First}
+		one := []backend.Renewal{{Remote: a.raw, Epoch: epoch, Lease: long}}
+		a.renewAll(one)
+		require.Contains(t, of, one[0].First, "a renewal")
+		require.Contains(t, of, a.reenter(backend.ReenterRequest{Epoch: epoch, Op: 1, Holds: 2}).First, "a re-entry")
+		require.Contains(t, of, a.reenter(backend.ReenterRequest{Epoch: epoch, Op: 1, Holds: 2}).First, "its copy")
+		require.Contains(t, of, a.has(epoch).First, "the state")
+	}
 }

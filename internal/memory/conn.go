@@ -354,6 +354,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	op := Op{Session: c.name, Verb: Renew, Lock: batch[0].name, Epoch: batch[0].epoch}
 	type renewed struct {
 		ok    bool
+		first backend.Token
 		units int
 	}
 	results, err := call(ctx, c, op, func(now protocol.Instant) ([]renewed, string) {
@@ -362,7 +363,8 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 		for _, r := range batch {
 			var a renewed
 			if s := c.b.shared[r.name]; r.under == 0 {
-				a.ok = c.b.lockLocked(r.name).Renew(now, c.session, r.epoch, r.lease)
+				a.first = c.b.lockLocked(r.name).Renew(now, c.session, r.epoch, r.lease)
+				a.ok = a.first > 0
 			} else if s != nil {
 				a.units = s.Renew(now, c.session, r.epoch, r.under, r.lease)
 				a.ok = a.units > 0
@@ -374,9 +376,9 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	})
 	for i := range renewals {
 		r := &renewals[i]
-		r.Gone, r.Units, r.Err = false, 0, wrapped(op, err)
+		r.Gone, r.First, r.Units, r.Err = false, 0, 0, wrapped(op, err)
 		if err == nil {
-			r.Gone, r.Units = !results[i].ok, results[i].units
+			r.Gone, r.First, r.Units = !results[i].ok, results[i].first, results[i].units
 		}
 	}
 }

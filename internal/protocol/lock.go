@@ -249,7 +249,7 @@ func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) 
 		return backend.ReenterReply{Gone: true}
 	}
 	if req.Op <= l.Record.Op {
-		return backend.ReenterReply{Holds: l.Hold.Count}
+		return backend.ReenterReply{Holds: l.Hold.Count, First: l.Record.First}
 	}
 	if req.Holds > l.Hold.Count && req.Lease > 0 {
 		l.Hold.Expires = max(l.Hold.Expires, now+req.Lease)
@@ -257,7 +257,7 @@ func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) 
 	l.Hold.Count = req.Holds
 	l.Record.Op = req.Op
 	l.save(now)
-	return backend.ReenterReply{Holds: req.Holds}
+	return backend.ReenterReply{Holds: req.Holds, First: l.Record.First}
 }
 
 // Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
@@ -291,15 +291,16 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	return result
 }
 
-// Renew prolongs the lease of the attempt that has the lock, and reports whether it has it.
-func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Duration) bool {
+// Renew prolongs the lease of the attempt that has the lock, and returns the first token of its block; 0 if it does not
+// have the lock.
+func (l *Lock) Renew(now Instant, session string, epoch uint64, lease time.Duration) backend.Token {
 	l.expire(now)
 	if !l.heldBy(session) || l.Record.lastOf(session) != epoch {
-		return false
+		return 0
 	}
 	l.Hold.Expires = now + lease
 	l.save(now)
-	return true
+	return l.Record.First
 }
 
 // Force takes the lock from its holder and grants it to the first waiter. It reports whether there was a holder. It
@@ -339,6 +340,7 @@ func (l *Lock) Inspect(now Instant) backend.State {
 		st.Epoch = l.Record.lastOf(l.Hold.Session)
 		st.Note = l.note(now)
 		if l.Hold.Session == l.Record.Session {
+			st.First = l.Record.First
 			st.Since = Given(l.Record.First, now)
 		}
 	}

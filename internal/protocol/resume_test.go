@@ -32,7 +32,7 @@ func TestResumeWithoutARecordMakesOne(t *testing.T) {
 	reply := resume(l, 10*time.Second, 0)
 	assert.Equal(t, backend.Resumed, reply.Status)
 	assert.Greater(t, reply.Token, before)
-	assert.True(t, l.Renew(3*time.Second, "b", 7, time.Second))
+	assert.NotZero(t, l.Renew(3*time.Second, "b", 7, time.Second))
 
 	l = held(t)
 	l.Record = protocol.Record{}
@@ -49,5 +49,5 @@ func TestResumeKeepsTheTokenThatTheRecordHas(t *testing.T) {
 func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
 	l := held(t)
 	resume(l, time.Hour, 0)
-	assert.True(t, l.Renew(50*time.Minute, "b", 7, time.Second))
+	assert.NotZero(t, l.Renew(50*time.Minute, "b", 7, time.Second))
 }

@@ -354,7 +354,7 @@ func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 // Renew renews a few locks at a time, so that one that other clients change often does not delay the rest.
 func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
 	aFewAtOnce(renewals, func(w *backend.Renewal) {
-		w.Gone, w.Units = false, 0
+		w.Gone, w.First, w.Units = false, 0, 0
 		w.Err = renewOne(ctx, c, w)
 		if errors.Is(w.Err, backend.ErrWrongKind) { // the name is something else by now, so this epoch has nothing
 			w.Gone, w.Err = true, nil
@@ -405,7 +405,8 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 		return r.renewShared(ctx, w)
 	}
 	err := r.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
-		w.Gone = !l.Renew(now, c.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+		w.First = l.Renew(now, c.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+		w.Gone = w.First == 0
 	})
 	if wire.ErrorCode(err) == "OOM" {
 		return r.renewWhenFull(ctx, w)
@@ -422,7 +423,8 @@ func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	look := func() error {
 		return n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
 			renewed := *l // the snapshot stays as it is
-			w.Gone = !renewed.Renew(now, n.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+			w.First = renewed.Renew(now, n.Conn.Session, w.Epoch, min(w.Lease, wire.MaxTTL))
+			w.Gone = w.First == 0
 			ttl, keep = renewed.Hold.Expires-now, renewed.Record.Expires-now
 		})
 	}

@@ -337,7 +337,7 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, state.TTL, time.Hour/2)
 		state.TTL, state.Since = 0, time.Time{}
-		require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, Token: reply.Last}, state, "%q", keys)
+		require.Equal(t, backend.State{Locked: true, Session: "a", Owner: "1", Holds: 1, Epoch: 3, First: reply.First, Token: reply.Last}, state, "%q", keys)
 	}
 	lose(rep.remote.Keys[:2]...)
 	got, err := rep.remote.Acquire(t.Context(), attempt(1))

@@ -69,7 +69,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []renewal) {
 	for i := range renewals {
 		r := &renewals[i]
-		r.Gone, r.Err = false, nil
+		r.Gone, r.First, r.Err = false, 0, nil
 		switch own, ok := r.Remote.(*remote); {
 		case !ok || own.conn != c:
 			r.Err = wire.Invalid("the lock is not one of this session")

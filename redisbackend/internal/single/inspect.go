@@ -35,7 +35,7 @@ func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.St
 		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
 		state.Session, state.Owner, _ = strings.Cut(field, ":")
 		if session == state.Session {
-			state.Epoch, state.Note = uint64(epoch), note
+			state.Epoch, state.First, state.Note = uint64(epoch), backend.Token(first), note
 			state.Since = protocol.Given(backend.Token(first), protocol.Instant(at.Stamp)*time.Microsecond)
 		}
 	}

@@ -164,12 +164,12 @@ func (r *Remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	d.Add(wire.Millis(req.Lease))
 	n := d.Strings()
 	args := [...]string{r.Conn.Session, n[0], req.Owner, n[1], n[2], n[3]}
-	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Reenter, r.Keys[:2], args[:], 1)
+	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Reenter, r.Keys[:2], args[:], 2)
 	switch {
 	case err != nil:
 		return backend.ReenterReply{}, err
 	case a.Code == reenterDone:
-		return backend.ReenterReply{Holds: int(a.rest[0])}, nil
+		return backend.ReenterReply{Holds: int(a.rest[0]), First: backend.Token(a.rest[1])}, nil
 	case a.Code == reenterGone:
 		return backend.ReenterReply{Gone: true}, nil
 	}

@@ -78,7 +78,7 @@ func (c *Conn) batchesOf(renewals []backend.Renewal, shared bool) []batch {
 		if shared != (r.Under != 0) {
 			continue
 		}
-		r.Gone, r.Units, r.Err = false, 0, nil
+		r.Gone, r.First, r.Units, r.Err = false, 0, 0, nil
 		own, ok := r.Remote.(*Remote)
 		if !ok || own.Conn != c {
 			r.Err = wire.Invalid("the lock is not one of this session")
@@ -167,6 +167,8 @@ func (b batch) read(ctx context.Context, result rueidis.RedisResult, at clock.Sa
 			r.Gone = code == 0
 			if b.shared {
 				r.Units = int(code)
+			} else {
+				r.First = backend.Token(code)
 			}
 		}
 	}

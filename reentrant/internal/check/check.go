@@ -48,6 +48,11 @@ func Release(r backend.ReleaseResult) error {
 	return impossible(r)
 }
 
+// Same reports whether a reply is about the hold whose block of tokens begins with first. A server that forgot the hold may
+// have granted its epoch again, after another session had the lock: then the block is another one. 0 is a reply that
+// does not say.
+func Same(first, replied backend.Token) bool { return replied == 0 || replied == first }
+
 // Ticket checks the status of a ticket.
 func Ticket(s backend.TicketStatus) error {
 	if s >= backend.Waited && s <= backend.Gone {

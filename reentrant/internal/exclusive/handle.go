@@ -76,20 +76,21 @@ func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 // Shorten shortens the trust in the hold with an epoch to the rest of its lease, as a reply reported it.
 func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	h.WithState(func(st *State) {
-		st.checked(ownershipCheck{st.s, st.remote, st.name, epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
+		st.checked(ownershipCheck{s: st.s, remote: st.remote, name: st.name, epoch: epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
 	})
 }
 
-// LoseIfCurrent ends the hold with an epoch that Redis does not have. It returns false, and changes nothing, if the
-// hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or newer.
-func (h *Handle) LoseIfCurrent(epoch uint64) (lost bool) {
+// LoseIfCurrent ends the hold with an epoch that Redis does not have, or has granted again. It returns false, and changes
+// nothing, if the hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or
+// newer.
+func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()
 		lost = st.m.Phase() == machine.Held && st.m.Epoch() == epoch
 		st.mu.Unlock()
 		if lost {
 			st.Lose(epoch, "Redis no longer had it at Verify")
-			st.evict(epoch, false)
+			st.evict(epoch, again)
 		}
 	})
 	return lost

@@ -69,7 +69,7 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 		if err == nil {
 			err = check.Reenter(&reply)
 		}
-		return reply.Gone, err
+		return reply.Gone || !check.Same(h.First, reply.First), err
 	})
 }
 

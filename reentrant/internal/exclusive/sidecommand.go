@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
@@ -29,6 +30,7 @@ type ownershipCheck struct {
 	remote backend.Remote
 	name   string
 	epoch  uint64
+	first  backend.Token
 }
 
 // run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
@@ -48,7 +50,8 @@ func (c ownershipCheck) run() {
 // learns returns what a reply shows. As in Verify: Redis had the hold with this epoch, so with another one it is over.
 func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) machine.Checked {
 	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
-	return machine.Checked{Epoch: c.epoch, Ours: ours, Failed: err != nil, Sent: sent, TTL: found.TTL}
+	again := ours && !check.Same(c.first, found.First)
+	return machine.Checked{Epoch: c.epoch, Ours: ours && !again, Again: again, Failed: err != nil, Sent: sent, TTL: found.TTL}
 }
 
 // checking begins a check, and reports whether it is still needed. It drops a reference.
@@ -72,7 +75,7 @@ func (st *State) checked(q ownershipCheck, c machine.Checked) {
 	case s.Do == machine.CheckLater:
 		core.RepeatLater(&q.s.core.Checks, q.s.core.Config.Heartbeat, q.run)
 	case s.Do == machine.Lose:
-		st.evict(q.epoch, false)
+		st.evict(q.epoch, c.Again)
 	case !s.Wake.IsZero():
 		st.s.keeper.WakeBy(s.Wake)
 	}
@@ -80,7 +83,7 @@ func (st *State) checked(q ownershipCheck, c machine.Checked) {
 
 // checkOfHoldLocked returns a check of the present hold. st.mu is held.
 func (st *State) checkOfHoldLocked() ownershipCheck {
-	return ownershipCheck{st.s, st.remote, st.name, st.m.Epoch()}
+	return ownershipCheck{st.s, st.remote, st.name, st.m.Epoch(), st.m.Hold().First}
 }
 
 // ask asks Redis at once who has the lock. If that shows the present hold to be another session's, the hold ends here.

@@ -62,20 +62,22 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 // Renewed implements [keeper.Holder]. A batch has no references: the hold may have ended and the lock state may serve another
 // lock by now. The machine ignores a reply for another epoch.
 func (st *State) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
-	if !r.Gone {
-		st.renewed(r, sent, ahead)
-	} else if st = st.s.findState(r.Remote.Name()); st != nil {
-		st.renewed(r, sent, ahead)
-		st.evict(r.Epoch, false)
+	if !st.renewed(r, sent, ahead) {
+		return
+	}
+	if st = st.s.findState(r.Remote.Name()); st != nil {
+		st.evict(r.Epoch, !r.Gone)
 		st.s.putState(st)
 	}
 }
 
-// renewed has the machine handle the reply, and notifies the owner of a hold that is lost.
-func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
+// renewed has the machine handle the reply, and notifies the owner of a hold that is lost. It reports whether it is.
+func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) (lost bool) {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
-	step := st.m.Renewed(&at, machine.Renewed{Epoch: r.Epoch, Gone: r.Gone, Failed: r.Err != nil, Sent: sent, Ahead: ahead})
+	step := st.m.Renewed(&at, machine.Renewed{
+		Epoch: r.Epoch, First: r.First, Gone: r.Gone, Failed: r.Err != nil, Sent: sent, Ahead: ahead,
+	})
 	if step.Do == machine.Extended {
 		st.trustLocked()
 		if r.Err == nil {
@@ -84,4 +86,5 @@ func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration
 		st.s.core.NoteRenewal(st.name, step.Change, r.Err)
 	}
 	st.carryOutLoss(step)
+	return step.Do == machine.Lose
 }

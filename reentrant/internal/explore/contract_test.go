@@ -238,6 +238,7 @@ func (j *judge) reenter() {
 	}
 	j.must(j.code == done, "its hold is gone")
 	j.must(j.numbers[2] == int64(a.hold.count), "the answer is %d", j.numbers[2])
+	j.must(token(j.numbers[3]) == b.record.first, "it is about the hold with token %d", token(j.numbers[3]))
 	if j.op <= b.record.op {
 		j.must(a == b, "an operation is done twice")
 		return
@@ -271,6 +272,7 @@ func (j *judge) renew() {
 	h := b.hold
 	h.expires = j.now + lease
 	j.must(j.code == 1 && a.hold == h && a.record == b.record, "it does more or less than to renew")
+	j.must(token(j.numbers[2]) == b.record.first, "it is about the hold with token %d", token(j.numbers[2]))
 }
 
 func (j *judge) await() {

@@ -219,6 +219,9 @@ func (r *store) eval(before *memory, now tick, c call, stop uint8) (res result) 
 		at := res.numbers[0]
 		res.numbers, res.note = []int64{granted, at, at, at, 0}, c.briefly()
 	}
+	if first := res.numbers[0]; c.verb == verbRenew && first > 0 { // the first token of the hold
+		res.numbers = []int64{1, res.numbers[1], first, first, 0}
+	}
 	res.code = int(res.numbers[0])
 	res.lingers = c.verb == verbAcquire && res.code == waiting && res.numbers[3] == 1
 	if c.verb.lean() && c.verb != verbFree { // the time, if a lease begins

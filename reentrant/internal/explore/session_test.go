@@ -322,7 +322,11 @@ func (x *step) answered(a call, res result, sent tick) {
 		}
 		x.follow(a.session, c.Operated(true, res.code != done))
 	case verbRenew:
-		x.follow(a.session, c.Renewed(at, machine.Renewed{Epoch: uint64(a.epoch), Gone: res.code != 1, Sent: sent.time()}))
+		r := machine.Renewed{Epoch: uint64(a.epoch), Gone: res.code != 1, Sent: sent.time()}
+		if !r.Gone {
+			r.First = backend.Token(res.numbers[2])
+		}
+		x.follow(a.session, c.Renewed(at, r))
 	}
 }
 

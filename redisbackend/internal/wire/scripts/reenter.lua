@@ -3,7 +3,8 @@
 -- KEYS  1 hold  2 record
 -- ARGV  1 session  2 epoch  3 owner  4 op: counts up within the epoch  5 holds wanted, at least 1
 --       6 lease, ms; 0 leaves the TTL alone
--- Returns  {code, now, holds}   1 done: the count there is now   2 gone: this epoch no longer has the lock
+-- Returns  {code, now, holds, first}   1 done: the count there is now, and the first token of the hold's block
+--          2 gone: this epoch no longer has the lock
 -- Keeps    the TTL never shrinks, and does not change when the count falls.
 -- Twice    op is not above the last one: nothing changes, and the present count is returned.
 -- Late     op is not above that of a later one, and another epoch than that of the hold changes nothing.
@@ -19,8 +20,8 @@ local count = redis.pcall('HGET', KEYS[1], name)
 if count and count.err then return count end
 local current = count and counted(count)
 if count and not current then return garbage('a hash that is not a lock') end
-if not current or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0} end
-if op <= tonumber(rec.op) then return {DONE, now, current} end
+if not current or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now, 0, 0} end
+if op <= tonumber(rec.op) then return {DONE, now, current, rec.first} end
 
 redis.call('HINCRBY', KEYS[1], name, text(holds - current))
 local lease = tonumber(ARGV[6])
@@ -29,4 +30,4 @@ if holds > current and lease > 0 and redis.call('PTTL', KEYS[1]) < lease then
 end
 rec.op = ARGV[4]
 save(KEYS[2], rec, now)
-return {DONE, now, holds}
+return {DONE, now, holds, rec.first}

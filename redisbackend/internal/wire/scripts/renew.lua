@@ -2,7 +2,8 @@
 --
 -- KEYS  hold and record of each lock in turn
 -- ARGV  1 session, then for each lock: epoch; lease, ms
--- Returns  {now, code...}   1 renewed   0 gone: this epoch no longer has the lock, or the name is something else by now
+-- Returns  {now, code...}   0 gone: this epoch no longer has the lock, or the name is something else by now
+--          above 0: renewed; the code is the first token of the hold's block
 --          a string: Redis's words of why this one lock cannot be read; the others are renewed all the same
 -- Keeps    it never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
 -- Twice    the lease counts from the second run.
@@ -17,7 +18,7 @@ local function renew(hold, recordkey, epoch, lease)
   if not mine or rec.session ~= session or tonumber(rec.epoch) ~= tonumber(epoch) then return 0 end
   redis.call('PEXPIRE', hold, lease)
   redis.call('EXPIRE', recordkey, retention(rec, now))
-  return 1
+  return rec.first
 end
 
 local answer = {now}

@@ -381,7 +381,7 @@ func (m *Machine[K]) settle(at *Moment, first, last backend.Token, l lease.Lease
 	}
 	s.Do, s.Holds = Settle, int(m.att.holds)
 	m.enter(Held)
-	m.hold.epoch, m.hold.token, m.hold.last, m.hold.lease = m.epoch, first, last, l
+	m.hold.epoch, m.hold.first, m.hold.token, m.hold.last, m.hold.lease = m.epoch, first, first, last, l
 	m.att, m.grant = attempt{}, grant{}
 	if m.hold.cohort {
 		m.used = first

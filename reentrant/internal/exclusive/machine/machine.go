@@ -142,6 +142,7 @@ type hold[K comparable] struct {
 	last     backend.Token // of its block
 	span     time.Duration // the lease that was asked for, and that renewals ask for
 	lease    lease.Lease
+	first    backend.Token // of its block
 }
 
 // A Machine is what a session has and wants of one lock. Its methods are its only transitions; K identifies the owners.
@@ -239,6 +240,10 @@ type hold[K comparable] struct {
 //	Renewed          held                      Redis no longer has it                                 lost     lose
 //	Renewed          handed                    Redis no longer has it                                 vacant   –
 //	Renewed          idle                      Redis no longer has it                                 lapsed   –
+//	Renewed          leaving                   Redis granted it again                                 =        –
+//	Renewed          held                      Redis granted it again                                 lost     lose
+//	Renewed          handed                    Redis granted it again                                 vacant   –
+//	Renewed          idle                      Redis granted it again                                 lapsed   –
 //	Renewed          held leaving handed idle  it failed                                              =        extended
 //	Renewed          held leaving handed idle  otherwise                                              =        extended
 //	Renewed          vacant asking held lost   of a hold that has ended                               =        –
@@ -251,6 +256,7 @@ type hold[K comparable] struct {
 //	Reconnected      any                                                                              =        –
 //	Checked          held leaving              it failed, and no other check is scheduled             =        check later
 //	Checked          leaving                   no other check is scheduled                            =        check later
+//	Checked          held                      Redis granted it again                                 lost     lose
 //	Checked          held                      it is another session's, or free                       lost     lose
 //	Checked          held                      it is ours                                             =        –
 //	Wanted           held leaving              this hold, or a later one                              =        notify
@@ -365,7 +371,8 @@ type Hold[K comparable] struct {
 	Phase Phase
 	Owner K
 	Epoch uint64
-	Op    uint64 // the number of the operation under way, or of the last one
+	Op    uint64        // the number of the operation under way, or of the last one
+	First backend.Token // of its block, by which Redis's replies are known to be about this hold
 	Token backend.Token
 	Span  time.Duration // the lease that renewals ask for
 	Lease lease.Lease
@@ -374,7 +381,7 @@ type Hold[K comparable] struct {
 // Hold returns what is known of the hold now.
 func (m *Machine[K]) Hold() Hold[K] {
 	h := &m.hold
-	return Hold[K]{Phase: m.phase, Owner: h.owner, Epoch: h.epoch, Op: h.op, Token: h.token, Span: h.span, Lease: h.lease}
+	return Hold[K]{Phase: m.phase, Owner: h.owner, Epoch: h.epoch, Op: h.op, First: h.first, Token: h.token, Span: h.span, Lease: h.lease}
 }
 
 // Owned reports whether an owner had the hold.

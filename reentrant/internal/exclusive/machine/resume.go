@@ -59,7 +59,7 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 		return Step{Do: AskAnew}
 	}
 	a, sent := &m.att, at.time(m.att.sent)
-	h := hold[K]{owner: m.hold.owner, portable: m.hold.portable, epoch: m.epoch, token: r.Token, last: r.Token, span: at.Lease}
+	h := hold[K]{owner: m.hold.owner, portable: m.hold.portable, epoch: m.epoch, first: r.Token, token: r.Token, last: r.Token, span: at.Lease}
 	if h.lease = lease.New(sent, a.ahead, at.Lease, false); a.fixed > 0 {
 		h.span, h.lease = a.fixed, lease.New(sent, a.ahead, r.TTL, true)
 	}

@@ -200,8 +200,12 @@ func resumeAnswer(unknown, refused bool) func(*rig) Step {
 
 func renewed(gone, failed bool) func(*rig) Step {
 	return func(r *rig) Step {
-		return r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Gone: gone, Failed: failed, Sent: r.at.Now})
+		return r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), First: r.m.Hold().First, Gone: gone, Failed: failed, Sent: r.at.Now})
 	}
+}
+
+func renewedAgain(r *rig) Step {
+	return r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), First: r.m.Hold().First + 1, Sent: r.at.Now})
 }
 
 func checked(ours, failed bool) func(*rig) Step {
@@ -382,6 +386,10 @@ var table = []row{
 	{event: "Renewed", from: []Phase{Held}, when: "Redis no longer has it", to: Lost, do: Lose, act: renewed(true, false)},
 	{event: "Renewed", from: []Phase{Handed}, when: "Redis no longer has it", to: Vacant, do: Nothing, act: renewed(true, false)},
 	{event: "Renewed", from: []Phase{Idle}, when: "Redis no longer has it", to: Lapsed, do: Nothing, act: renewed(true, false)},
+	{event: "Renewed", from: []Phase{Leaving}, when: "Redis granted it again", to: same, do: Nothing, act: renewedAgain},
+	{event: "Renewed", from: []Phase{Held}, when: "Redis granted it again", to: Lost, do: Lose, act: renewedAgain},
+	{event: "Renewed", from: []Phase{Handed}, when: "Redis granted it again", to: Vacant, do: Nothing, act: renewedAgain},
+	{event: "Renewed", from: []Phase{Idle}, when: "Redis granted it again", to: Lapsed, do: Nothing, act: renewedAgain},
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "it failed", to: same, do: Extended, act: renewed(false, true),
 		then: func(t *testing.T, r *rig, s Step) {
 			assert.Equal(t, lease.Failing, s.Change)
@@ -401,6 +409,9 @@ var table = []row{
 	{event: "Reconnected", from: everyPhase, when: "", to: same, do: Nothing, act: func(r *rig) Step { return r.m.Reconnected() }},
 	{event: "Checked", from: []Phase{Held, Leaving}, when: "it failed, and no other check is scheduled", to: same, do: CheckLater, act: checked(false, true)},
 	{event: "Checked", from: []Phase{Leaving}, when: "no other check is scheduled", to: same, do: CheckLater, act: checked(false, false)},
+	{event: "Checked", from: []Phase{Held}, when: "Redis granted it again", to: Lost, do: Lose, act: func(r *rig) Step {
+		return r.m.Checked(&r.at, Checked{Epoch: r.m.Epoch(), Again: true, Sent: r.at.Now, TTL: time.Second})
+	}},
 	{event: "Checked", from: []Phase{Held}, when: "it is another session's, or free", to: Lost, do: Lose, act: checked(false, false)},
 	{event: "Checked", from: []Phase{Held}, when: "it is ours", to: same, do: Nothing, act: checked(true, false),
 		then: func(t *testing.T, r *rig, _ Step) { assert.True(t, r.m.Lease().Until().Before(start.Add(time.Second))) }},

@@ -3,6 +3,8 @@ package machine
 import (
 	"time"
 
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
@@ -58,11 +60,15 @@ func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
 }
 
+// grantedAgain is why a hold is lost that Redis has under another token: another session may have had the lock in between.
+const grantedAgain = "Redis had forgotten it, and granted it again"
+
 // A Renewed is the reply to a renewal of the hold with an epoch.
 type Renewed struct {
 	Epoch  uint64
-	Gone   bool // Redis no longer has it
-	Failed bool // there was no reply, or a refusal
+	First  backend.Token // of the hold that Redis has with this epoch; 0: not known
+	Gone   bool          // Redis no longer has it
+	Failed bool          // there was no reply, or a refusal
 	Sent   time.Time
 	Ahead  time.Duration // when it was sent
 }
@@ -74,12 +80,15 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	if !m.Owned() && !m.left() || h.epoch != r.Epoch {
 		return Step{}
 	}
+	again := !check.Same(h.first, r.First)
 	switch {
-	case r.Gone && m.phase == Leaving: // if it is not given up after all, the next renewal finds out
+	case (r.Gone || again) && m.phase == Leaving: // if it is not given up after all, the next renewal finds out
 		h.lease = h.lease.Retried(at.Now)
 		return Step{}
 	case r.Gone:
 		return m.Lose(r.Epoch, "Redis no longer had it at renewal")
+	case again:
+		return m.Lose(r.Epoch, grantedAgain)
 	case r.Failed:
 		h.lease = h.lease.Retried(at.Now)
 	default:
@@ -156,6 +165,7 @@ func (m *Machine[K]) Checking(epoch uint64) bool {
 type Checked struct {
 	Epoch  uint64
 	Ours   bool // Redis has the hold, with this epoch
+	Again  bool // it had forgotten the hold, and granted the epoch again
 	Failed bool
 	Sent   time.Time
 	TTL    time.Duration // what is left of its lease
@@ -172,6 +182,8 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 	case nothing && !m.hold.checking: // otherwise another check is pending anyway
 		m.hold.checking = true
 		s.Do = CheckLater
+	case !nothing && c.Again:
+		return m.lose(grantedAgain)
 	case !nothing && !c.Ours:
 		return m.lose("another session has it, or none")
 	}
