@@ -24,6 +24,9 @@ func (w *world) disorder() (findings []string) {
 	byLock := make(map[string][]call)
 	for _, c := range w.calls {
 		c.overstays(find)
+		if c.Outcome == history.Pending { // its process died: for the others it goes on
+			c.Return = broken
+		}
 		if c.Call < w.storm {
 			byLock[c.Lock] = append(byLock[c.Lock], c)
 		}
@@ -70,14 +73,14 @@ type calmCalls struct {
 
 func (m calmCalls) judge() {
 	for i, c := range m.calls {
-		if c.Return > m.end || c.Outcome == history.Pending {
+		if c.Return > m.end {
 			continue
 		}
 		m.succeeds(c)
 		switch {
 		case c.Kind == waitedFor:
 			m.isReported(c)
-		case c.Kind == signalled:
+		case c.Kind == signalled && c.Outcome == history.OK:
 			m.wakes(c)
 		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
 			m.isPrompt(i, c)
@@ -136,7 +139,7 @@ func (m calmCalls) isPrompt(i int, c call) {
 // overtaker returns a call of the same process that waited later, and was served before.
 func (m calmCalls) overtaker(c call) *call {
 	inLine := func(c call) bool {
-		return c.Kind == history.Acquire && c.waits() && !c.again && c.Lock != simFerry && c.Lock != simDesks
+		return c.Kind == history.Acquire && c.waits() && !c.again && c.Lock != simFerry && !strings.HasPrefix(c.Lock, simDesks)
 	}
 	if !inLine(c) {
 		return nil
@@ -151,34 +154,26 @@ func (m calmCalls) overtaker(c call) *call {
 }
 
 // mostOvertakes is for an owner behind three others of its process: each of the two other processes has a turn before each of
-// the four, roughly.
+// the four, roughly. Hardly any call is overtaken six times.
 const mostOvertakes = 12
 
-// isReported checks that a holder that asks is notified of waiters, of all and at once.
+// isReported checks that a holder that asks is notified of waiters, of all and at once. One that does not wait for long may
+// have left before its request arrived, or be reported when it has left.
 func (m calmCalls) isReported(c call) {
-	var first int64
-	tried := false // others have, or have just left: that may be reported
+	told, waited := c.Outcome == history.OK, false
 	for _, other := range m.calls {
-		if other.Client == c.Client {
+		asks := other.waits() || m.cohorts && other.way == atOnce // a try reaches a holder that might keep the lock
+		if other.Client == c.Client || !asks || other.Call > c.Return {
 			continue
 		}
-		asks := m.cohorts && other.way == atOnce // a try reaches a holder that might keep the lock
-		left := other.Return < c.Call && other.Return+prompt.Nanoseconds() > c.Call
-		tried = tried || left && (other.waits() || asks)
-		if other.Return < c.Call {
-			continue
+		waited = waited || other.Return+prompt.Nanoseconds() > c.Call
+		begins := max(other.Call, c.Call)
+		if other.waits() && time.Duration(min(other.Return, c.Return)-begins) > prompt {
+			m.find(c, "%s had waited since %v", other.Client, time.Duration(begins))
 		}
-		if other.waits() && (first == 0 || other.Call < first) {
-			first = other.Call
-		}
-		tried = tried || asks && other.Call < c.Return
 	}
-	told := c.Outcome == history.OK
-	switch begins := max(first, c.Call); {
-	case told && (first == 0 || first > c.Return) && !tried:
+	if told && !waited {
 		m.find(c, "no session waited")
-	case told && first != 0 && time.Duration(c.Return-begins) > prompt, !told && first != 0 && time.Duration(c.Return-begins) > prompt:
-		m.find(c, "another had waited since %v", time.Duration(begins))
 	}
 }
 
