@@ -394,7 +394,9 @@ func (h *hand) resume(l *reentrant.Lock, t *trip) {
 	p := lockPart(owner, l)
 	p.client = t.id
 	c := h.record(call{Op: p.op(history.Verify)}, func(c *call) error {
-		err := l.Resume(owner)
+		patient, cancel := context.WithTimeout(owner, simPatience) // a process that has died gets no reply
+		defer cancel()
+		err := l.Resume(patient)
 		if errors.Is(err, reentrant.ErrNotHeld) {
 			err = errors.Join(reentrant.ErrLost, err) // it had the lock when the trip began
 		}
