@@ -39,8 +39,8 @@ Nobody == "nobody"
 
 (* ------------------------------------------------------------------------------------------------ the messages *)
 
-\* age counts from the sending of the request, in a push from the grant. x is the token of a grant, the highest token that
-\* the sender of an attempt has seen, and the ticks until the tombstone of a release ends.
+\* age counts from the sending of the request, in a push from the grant. x is the token of a grant or of a hold that is
+\* renewed, the highest token that the sender of an attempt has seen, and the ticks until the tombstone of a release ends.
 Message(kind, s, e, age, x) == [kind |-> kind, s |-> s, e |-> e, age |-> age, x |-> x]
 Attempts == {"attempt", "yield"}
 Requests == Attempts \cup {"renew", "release"}
@@ -125,7 +125,7 @@ Release(m) ==
 
 Renew(m) ==
     IF Live(server) /\ (~Rule("renewal of an epoch") \/ (server.owner = m.s /\ server.epoch = m.e))
-    THEN Result([server EXCEPT !.left = Lease, !.ends = TRUE], {Message("renewed", m.s, m.e, m.age, 0)}, 0)
+    THEN Result([server EXCEPT !.left = Lease, !.ends = TRUE], {Message("renewed", m.s, m.e, m.age, server.token)}, 0)
     ELSE Result(server, {Message("gone", m.s, m.e, m.age, 0)}, 0)
 
 Executed(m) == CASE m.kind \in Attempts -> Attempt(m)
@@ -206,8 +206,8 @@ Heard(me, m) ==
     CASE m.kind \in {"granted", "push"} /\ me.phase = "asking" /\ Trust(m) > 0 ->
             [me EXCEPT !.phase = "holding", !.trust = Trust(m), !.token = Max({@, m.x}),
                        !.own = @ /\ (~Tokens \/ m.x > me.token)]
-      [] m.kind = "renewed" /\ me.phase = "holding" -> [me EXCEPT !.trust = Max({@, Trust(m)})]
-      [] m.kind = "gone" /\ me.phase = "holding" -> [me EXCEPT !.phase = "lost", !.trust = 0]
+      [] m.kind = "renewed" /\ me.phase = "holding" /\ (m.x = me.token \/ ~Rule("own hold")) -> [me EXCEPT !.trust = Max({@, Trust(m)})]
+      [] m.kind \in {"renewed", "gone"} /\ me.phase = "holding" -> [me EXCEPT !.phase = "lost", !.trust = 0]
       [] m.kind = "stale" /\ me.phase = "asking" -> [me EXCEPT !.phase = "outdated"]
       [] m.kind = "freed" /\ me.phase = "releasing" -> [me EXCEPT !.phase = "idle"]
       [] OTHER -> me
@@ -347,6 +347,11 @@ NotAgain == [][Kept /\ ~Live(server) /\ Live(server') /\ server'.owner = server.
 
 \* A renewal prolongs the hold of its epoch, and no other.
 RenewsItsOwn == world.renewed
+
+\* A hold is not confirmed by another one that Redis, which forgot it, granted by the same epoch.
+ConfirmsItsOwn ==
+    [][\A s \in Sessions: session'[s].trust > session[s].trust /\ session[s].phase = "holding" =>
+        \E m \in net: m.kind = "renewed" /\ m.s = s /\ m.x = session[s].token]_vars
 
 \* A free lock goes to the first that waits, and no session overtakes another in the queue.
 Ahead(srv, s, t) == At(srv, s) # 0 /\ At(srv, s) < At(srv, t)
