@@ -12,6 +12,7 @@ import (
 // take it for a command:
 //
 //	held 2 times by owner 18 of session 5ba4…, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
+//	taken until its lease ends though unlocked by owner 18 of session 5ba4…, token 1763920871000003, lease ends in 8.2s
 //	free, last token 1763920871000003
 func (s State) String() string {
 	if s.Err != nil {
@@ -19,7 +20,7 @@ func (s State) String() string {
 	}
 	var text strings.Builder
 	if s.Locked {
-		fmt.Fprintf(&text, "held %s by owner %s of session %s", times(s.Holds), shown(s.Owner), shown(s.Session))
+		fmt.Fprintf(&text, "%s by owner %s of session %s", s.use(), shown(s.Owner), shown(s.Session))
 		if s.Note != "" {
 			fmt.Fprintf(&text, ", note %q", s.Note)
 		}
@@ -35,6 +36,14 @@ func (s State) String() string {
 		fmt.Fprintf(&text, ", %d sessions wait", n)
 	}
 	return text.String()
+}
+
+// use says whether the lock is held, and how often.
+func (s State) use() string {
+	if s.Unlocked {
+		return "taken until its lease ends though unlocked"
+	}
+	return "held " + times(s.Holds)
 }
 
 func times(n int) string {

@@ -17,6 +17,8 @@ func TestAStateIsPrintedInOneLine(t *testing.T) {
 		"free, last token 7, 1 session waits": {Token: 7, Waiting: []string{"a"}},
 		"held once by owner 18 of session a, token 7, lease ends in 8.2s": {
 			Locked: true, Session: "a", Owner: "18", Holds: 1, TTL: 8200 * time.Millisecond, Token: 7},
+		"taken until its lease ends though unlocked by owner 18 of session a, token 7, lease ends in 8.2s": {
+			Locked: true, Unlocked: true, Session: "a", Owner: "18", Holds: 1, TTL: 8200 * time.Millisecond, Token: 7},
 		`held 2 times by owner 18 of session a, note "release 4.2", token 7, without a lease, 3 sessions wait`: {
 			Locked: true, Session: "a", Owner: "18", Holds: 2, TTL: -1, Token: 7, Note: "release 4.2", Waiting: []string{"b", "c", "d"}},
 		`held once by owner "\x1b[2J" of session "a\n", note "\x1b", token 7, lease ends in 0s`: {

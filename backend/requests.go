@@ -102,8 +102,12 @@ type ReleaseRequest struct {
 	// refused until then. Zero: none is.
 	Until time.Time
 	Used  Token // last token used of the block; 0 for all of it
-	Prior Prior // what the session remembers of the lock, as in AcquireRequest
-	_     struct{}
+	// StaysUntil is the time up to which no session gets the lock that is released: the hold becomes one of no session,
+	// and ends then. It may stay longer by the time that the verb takes, and not at all if it arrives later. Zero: the
+	// lock is free at once.
+	StaysUntil time.Time
+	Prior      Prior // what the session remembers of the lock, as in AcquireRequest
+	_          struct{}
 }
 
 // A ReleaseResult reports what was given up.
@@ -138,16 +142,19 @@ type Renewal struct {
 
 // State is what the whole deployment knows of a lock at one moment.
 type State struct {
-	Locked  bool
-	Session string        // the holder's session
-	Owner   string        // the holder's owner within it, as Owner.String prints it
-	Holds   int           //
-	TTL     time.Duration // what is left of the lease; negative if it has none
-	Epoch   uint64        // the holder's attempt
-	First   Token         // of the holder's block; 0: not known, as to a quorum
-	Token   Token         // last token given out
-	Waiting []string      // sessions with a live place, longest first
-	Note    string        // what the holder noted ([Noter]); "" if nothing
-	Since   time.Time     // when the holder got it, or its session if the owner is a CohortOwner; zero if that is not known, as of a quorum
-	Err     error         // why this lock could not be read, among many that were; all else is zero then
+	Locked bool
+	// Unlocked says that the holder has released the lock, and that it stays taken for as long as the TTL says
+	// ([ReleaseRequest]).
+	Unlocked bool
+	Session  string        // the holder's session
+	Owner    string        // the holder's owner within it, as Owner.String prints it
+	Holds    int           //
+	TTL      time.Duration // what is left of the lease; negative if it has none
+	Epoch    uint64        // the holder's attempt
+	First    Token         // of the holder's block; 0: not known, as to a quorum
+	Token    Token         // last token given out
+	Waiting  []string      // sessions with a live place, longest first
+	Note     string        // what the holder noted ([Noter]); "" if nothing
+	Since    time.Time     // when the holder got it, or its session if the owner is a CohortOwner; zero if that is not known, as of a quorum
+	Err      error         // why this lock could not be read, among many that were; all else is zero then
 }

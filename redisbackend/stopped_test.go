@@ -231,6 +231,12 @@ var halfRuns = []halfRun{
 	{name: "release in doubt", golden: func(s *scene) { s.takes(s.a); s.queues(s.b) }, act: func(s *scene) error {
 		return second(s.a.remote.Release(s.ctx(), backend.ReleaseRequest{Epoch: s.a.epoch, Until: time.Now().Add(limit)}))
 	}},
+	{name: "release of a lock that stays", golden: func(s *scene) { s.takes(s.a); s.queues(s.b) }, act: func(s *scene) error {
+		return second(s.a.remote.Release(s.ctx(), backend.ReleaseRequest{Epoch: s.a.epoch, StaysUntil: time.Now().Add(limit)}))
+	}, check: func(s *scene) {
+		st := s.a.inspect()
+		assert.True(s, st.Locked && st.Unlocked, "%v", st)
+	}},
 	{name: "release of a place", golden: func(s *scene) { s.takes(s.b); s.b.trusts = true; s.queues(s.a, s.c); s.a.waits = false },
 		act: func(s *scene) error { return s.a.giveUp() }},
 	{name: "release of a place of a free lock", golden: func(s *scene) { s.takes(s.b); s.queues(s.a, s.c); s.a.waits = false; s.lapse() },

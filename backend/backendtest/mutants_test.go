@@ -153,6 +153,15 @@ var mutants = []mutant{
 	{"a release forgets to grant", "Release/GivesTheLockToTheLongestWaiter", releaseForgetsToGrant},
 	{"a release forgets to pass on a grant", "Release/OfAGrantGivesItToTheNext", releaseForgetsToGrant},
 	{"a release that is repeated takes the lock from the next", "Release/AgainDoesNotTakeTheLockFromTheNext", releaseForces},
+	{"a lock does not stay", "Stays/TheLockIsNobodys", releases(func(_ *remote, q *backend.ReleaseRequest) { q.StaysUntil = time.Time{} })},
+	{"a lock that stays does not end", "Stays/ItEnds", releases(func(_ *remote, q *backend.ReleaseRequest) { q.StaysUntil = time.Now().Add(forever) })},
+	{"a lock stays for the lease", "Stays/ForLessThanTheLease", releases(func(r *remote, q *backend.ReleaseRequest) { q.StaysUntil = time.Now().Add(r.state().TTL) })},
+	{"a repeated release frees a lock that stays", "Stays/ARepeatedReleaseChangesNothing", releaseEndsAStay},
+	{"ForceUnlock leaves a lock that stays", "Stays/ForceUnlockEndsIt", forceLeavesAStay},
+	{"a lock stays without a hold", "Stays/OnlyWithAHold", staysWithoutAHold},
+	{"a lock stays for a time that is over", "Stays/InThePastTheLockIsFree", releases(func(_ *remote, q *backend.ReleaseRequest) { q.StaysUntil = time.Now().Add(time.Minute) })},
+	{"a lock that stays is the owner's", "Stays/TheLockIsNobodys", staysWithTheOwner},
+	{"Inspect does not say that the holder has released it", "Stays/TheLockIsNobodys", states(func(st *backend.State) { st.Unlocked = false })},
 	{"a release refuses the attempts to come", "Release/WithholdsNothingFromTheSessionsNextAttempt", releases(func(_ *remote, q *backend.ReleaseRequest) {
 		q.Epoch, q.Until = q.Epoch+1, time.Now().Add(forever)
 	})},

@@ -284,6 +284,44 @@ func releasing(f func(ctx context.Context, r *remote, q backend.ReleaseRequest) 
 	return hooks{release: f}
 }
 
+func releaseEndsAStay() hooks {
+	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
+		if r.state().Unlocked {
+			_, _ = r.Remote.ForceUnlock(ctx, time.Now().Add(time.Minute))
+		}
+		return r.Remote.Release(ctx, q)
+	})
+}
+
+func forceLeavesAStay() hooks {
+	return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
+		if r.state().Unlocked {
+			return true, nil
+		}
+		return r.Remote.ForceUnlock(ctx, notAfter)
+	}}
+}
+
+func staysWithoutAHold() hooks {
+	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
+		if !r.state().Locked {
+			_, _ = r.Remote.Acquire(ctx, backend.AcquireRequest{Epoch: q.Epoch, Owner: "1", Holds: 1, Lease: time.Minute, NotAfter: time.Now().Add(time.Minute), Tokens: 1})
+		}
+		return r.Remote.Release(ctx, q)
+	})
+}
+
+// staysWithTheOwner shortens the hold instead of making it nobody's.
+func staysWithTheOwner() hooks {
+	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
+		if q.StaysUntil.IsZero() {
+			return r.Remote.Release(ctx, q)
+		}
+		r.conn.Conn.Renew(ctx, []backend.Renewal{{Remote: r.Remote, Epoch: q.Epoch, Lease: time.Until(q.StaysUntil)}})
+		return backend.Released, nil
+	})
+}
+
 func releaseAlwaysReleases() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
 		_, err := r.Remote.Release(ctx, q)

@@ -80,7 +80,7 @@ func (o *options) skipped(name string) string {
 // Cases returns the whole suite, for a caller that wraps each case itself.
 func Cases() []Case {
 	var all []Case
-	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
+	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, staysCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
 		lateCases, lateVerbCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
 		priorCases, shareCases, shareTryCases, shareCopyCases) {
 		all = append(all, Case{

@@ -431,11 +431,11 @@ func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.Acq
 
 // release executes a release at the server: the short form, which compares the Prior, or the whole verb if the Prior is
 // no longer right.
-func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
+func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt, stays time.Duration) backend.ReleaseResult {
 	if r.lock().Free(now, r.c.session, req) {
 		return backend.Freed
 	}
-	return r.lock().Release(now, r.c.session, req, doubt)
+	return r.lock().Release(now, r.c.session, req, doubt, stays)
 }
 
 func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
@@ -449,9 +449,9 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
-	doubt := remaining(req.Until)
+	doubt, stays := remaining(req.Until), remaining(req.StaysUntil)
 	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, string) {
-		result := r.release(now, req, doubt)
+		result := r.release(now, req, doubt, stays)
 		return result, fmt.Sprintf("%s → %s", op, results[result])
 	})
 	return result, wrapped(op, err)

@@ -28,7 +28,7 @@ func NextToken(req *backend.AcquireRequest) backend.Token {
 // LeanRelease reports whether a release is one that a comparison of the record can decide.
 func LeanRelease(req *backend.ReleaseRequest) bool {
 	p := &req.Prior
-	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Pushed && !p.Freed && req.Until.IsZero()
+	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Pushed && !p.Freed && req.Until.IsZero() && req.StaysUntil.IsZero()
 }
 
 // Pass carries out a lean attempt: it takes over from the session's last one, takes the free lock that this left, or yields

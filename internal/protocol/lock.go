@@ -5,6 +5,7 @@ package protocol
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/backend"
@@ -261,13 +262,15 @@ func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) 
 }
 
 // Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
-// how long from now a copy of such an attempt may still be under way.
-func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, doubt time.Duration) backend.ReleaseResult {
+// how long from now a copy of such an attempt may still be under way, and stays for how long no session gets the lock.
+func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, doubt, stays time.Duration) backend.ReleaseResult {
 	l.expire(now)
 	result, changed := backend.Nothing, false
 	if l.heldBy(session) && l.Record.lastOf(session) <= req.Epoch {
 		result = backend.Released
-		l.Hold = Hold{}
+		if l.Hold = l.Hold.unlocked(now, stays); stays > 0 {
+			l.Record.Watched, changed = false, l.Record.Keep > 0 // its session is told no more of those that wait
+		}
 		if l.Record.lastOf(session) == req.Epoch && l.Record.First <= req.Used && req.Used < l.Record.Last {
 			l.Record.Last, changed = req.Used, true // the unused tail of the block
 		}
@@ -287,8 +290,32 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	}
 	if changed {
 		l.save(now)
+		if result == backend.Released { // Inspect reads it
+			l.Record.Expires = max(l.Record.Expires, now+stays+l.Record.Keep)
+		}
 	}
 	return result
+}
+
+// Nobody is the session of a hold that was released and stays for a time. No session has that id.
+const Nobody = "!"
+
+// unlocked returns the hold that stays of one that is released: that of nobody, with the session and the owner that had
+// it as its owner. So it is another session's for every session, and another owner's for every owner.
+func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
+	if stays <= 0 {
+		return Hold{}
+	}
+	return Hold{Session: Nobody, Owner: h.Session + ":" + h.Owner, Count: h.Count, Expires: now + stays}
+}
+
+// HolderOf returns whose hold it is, or was until it was released, from the session and the owner that the server has.
+func HolderOf(session, owner string) (by, of string, unlocked bool) {
+	if session != Nobody {
+		return session, owner, false
+	}
+	by, of, _ = strings.Cut(owner, ":")
+	return by, of, true
 }
 
 // Renew prolongs the lease of the attempt that has the lock, and returns the first token of its block; 0 if it does not
@@ -335,13 +362,12 @@ func (l *Lock) Inspect(now Instant) backend.State {
 	l.expire(now)
 	st := backend.State{Token: l.Record.Last}
 	if l.held() {
-		st.Locked, st.Session, st.Owner, st.Holds = true, l.Hold.Session, l.Hold.Owner, l.Hold.Count
-		st.TTL = l.Hold.Expires - now
-		st.Epoch = l.Record.lastOf(l.Hold.Session)
-		st.Note = l.note(now)
-		if l.Hold.Session == l.Record.Session {
+		st.Locked, st.Holds, st.TTL = true, l.Hold.Count, l.Hold.Expires-now
+		st.Session, st.Owner, st.Unlocked = HolderOf(l.Hold.Session, l.Hold.Owner)
+		st.Epoch = l.Record.lastOf(st.Session)
+		if st.Session == l.Record.Session {
 			st.First = l.Record.First
-			st.Since = Given(l.Record.First, now)
+			st.Since, st.Note = Given(l.Record.First, now), l.note(now)
 		}
 	}
 	for _, w := range l.Queue {

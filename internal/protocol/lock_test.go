@@ -57,11 +57,11 @@ func TestTheRecordIsKeptBrieflyWhereNoSessionWaits(t *testing.T) {
 			take(t, l, "a", now+limit)
 			_, err := l.Acquire(now, "b", request(), now+limit)
 			require.NoError(t, err)
-			l.Release(now, "a", backend.ReleaseRequest{Epoch: 1}, 0)
+			l.Release(now, "a", backend.ReleaseRequest{Epoch: 1}, 0, 0)
 			require.Equal(t, "b", l.Hold.Session)
 		}, long},
 		"after one that was given up": {func(t *testing.T, l *Lock) {
-			l.Release(now, "a", backend.ReleaseRequest{Epoch: 1}, time.Second)
+			l.Release(now, "a", backend.ReleaseRequest{Epoch: 1}, time.Second, 0)
 			take(t, l, "b", now+limit)
 		}, long},
 		"ahead of the clock": {func(t *testing.T, l *Lock) {

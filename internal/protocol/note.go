@@ -12,9 +12,9 @@ func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) boo
 	return true
 }
 
-// note returns the note of the present hold. The lock is held.
+// note returns the note of the present hold. The lock is held, by the record's session.
 func (l *Lock) note(now Instant) string {
-	if l.Record.Session != l.Hold.Session || l.Note.Token != l.Record.Last || now > l.Note.Expires {
+	if l.Note.Token != l.Record.Last || now > l.Note.Expires {
 		return ""
 	}
 	return l.Note.Text

@@ -218,7 +218,7 @@ func (n noscript) Release(ctx context.Context, req backend.ReleaseRequest) (resu
 		return 0, err
 	}
 	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
-		result = l.Release(now, n.Conn.Session, req, wire.Remaining(req.Until))
+		result = l.Release(now, n.Conn.Session, req, wire.Remaining(req.Until), wire.Remaining(req.StaysUntil))
 	})
 	return result, err
 }

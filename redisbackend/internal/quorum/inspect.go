@@ -35,6 +35,7 @@ func (q *Quorum) state(ctx context.Context, got []reply[backend.State]) (backend
 		return state, nil
 	}
 	state.Locked, state.Session, state.Epoch = true, of[0].value.Session, of[0].value.Epoch
+	state.Unlocked = slices.ContainsFunc(of, func(one reply[backend.State]) bool { return one.value.Unlocked })
 	state.Owner = commonest(of, func(s backend.State) string { return s.Owner })
 	state.Holds = commonest(of, func(s backend.State) int { return s.Holds })
 	slices.SortFunc(of, func(a, b reply[backend.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
@@ -105,10 +106,11 @@ type essentials struct {
 	epoch          uint64
 	holds          int
 	token          backend.Token
+	unlocked       bool
 }
 
 func essence(s backend.State) essentials {
-	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token}
+	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token, s.Unlocked}
 }
 
 // agreed reports whether a majority says the same, its TTL included: a node that has not received a renewal is behind

@@ -61,7 +61,7 @@ func (r *Remote) teach(ctx context.Context) {
 	const late, none = "0", "no record is so"
 	r.Conn.Deployment.Client.DoMulti(ctx,
 		run(&s.Acquire, 4, r.Conn.Session, "0", "", "1", "1", late, "", "1", "0", "0", "0", "", "1"),
-		run(&s.Release, 4, r.Conn.Session, "0", "0", "0", "", "0"),
+		run(&s.Release, 4, r.Conn.Session, "0", "0", "0", "", "0", "0"),
 		run(&s.Pass, 2, none), run(&s.Take, 3, none), run(&s.Free, 3, none), run(&s.Yield, 4, none))
 }
 

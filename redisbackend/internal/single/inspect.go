@@ -33,7 +33,8 @@ func (r *Remote) state(list []rueidis.RedisMessage, at clock.Sample) (backend.St
 	state := backend.State{Token: backend.Token(last)}
 	if field != "" {
 		state.Locked, state.Holds, state.TTL = true, int(holds), time.Duration(ttl)*time.Millisecond
-		state.Session, state.Owner, _ = strings.Cut(field, ":")
+		by, of, _ := strings.Cut(field, ":")
+		state.Session, state.Owner, state.Unlocked = protocol.HolderOf(by, of)
 		if session == state.Session {
 			state.Epoch, state.First, state.Note = uint64(epoch), backend.Token(first), note
 			state.Since = protocol.Given(backend.Token(first), protocol.Instant(at.Stamp)*time.Microsecond)

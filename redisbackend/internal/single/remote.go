@@ -192,8 +192,9 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	d.Add(wire.RoundUp(doubt, time.Microsecond))
 	d.Add(uint64(req.Used))
 	d.Add(wire.KeepFor(doubt))
+	d.Add(wire.Millis(wire.Remaining(req.StaysUntil))) // a duration too: the lock stays for long enough
 	n := d.Strings()
-	args := [...]string{r.Conn.Session, n[0], n[1], n[2], r.Conn.Deployment.Channels, n[3]}
+	args := [...]string{r.Conn.Session, n[0], n[1], n[2], r.Conn.Deployment.Channels, n[3], n[4]}
 	r.Conn.redisson.Arrived(r.Keys.Hold())
 	a, err := r.Run(ctx, &r.Conn.Deployment.scripts.Release, r.Keys[:], args[:], 0)
 	switch {

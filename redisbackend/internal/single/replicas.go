@@ -32,7 +32,7 @@ func (r *Remote) awaitsReplicas() bool {
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeAcquire}
 	c.tooFew = func(client rueidis.DedicatedClient, few error) error {
-		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0"}
+		release := []string{r.Conn.Session, args[1], "0", "0", r.Conn.Deployment.Channels, "0", "0"}
 		err := evalOn(ctx, client, &r.Conn.Deployment.scripts.Release, r.Keys[:], release).Error()
 		if err != nil {
 			err = wire.Fail(ctx, fmt.Errorf("give it back: %w", err))

@@ -100,7 +100,7 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	case verbReenter:
 		return names[:2], []string{session, n(c.epoch), ownerName(c.owner), n(c.op), n(c.holds), ms(lease)}
 	case verbRelease:
-		return names[:4], []string{session, n(c.epoch), strconv.Itoa(1_000_000 * int(c.doubt)), redisToken(c.used), channels, keep}
+		return names[:4], []string{session, n(c.epoch), strconv.Itoa(1_000_000 * int(c.doubt)), redisToken(c.used), channels, keep, "0"}
 	case verbRenew:
 		return names[:2], []string{session, n(c.epoch), ms(lease)}
 	case verbAwait:

@@ -2,6 +2,7 @@
 --
 -- Keys of a lock N (all in one cluster slot; every script gets the ones it needs in KEYS):
 --   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. One field, or see sole.
+--                    One that was released and stays for a time has the field "!:<session>:<owner>", as if of another session.
 --   record   string  "first last session epoch op state keep[ tombstone]..."
 --                      first..last  the block of fencing tokens of the last grant (one token without cohorts)
 --                      session, epoch  of the attempt that last got the lock

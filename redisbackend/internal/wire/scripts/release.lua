@@ -7,12 +7,16 @@
 --       3 doubt, us: for this long from now on a copy of such an attempt may still be under way; 0: none is
 --       4 used: the last token used of the attempt's block; 0 for all of it
 --       5 channel prefix   6 seconds that the record is kept
+--       7 stays, ms: for this long no session gets the lock if it was the session's; 0: the first live waiter gets it
 -- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 it had nothing
--- Keeps    what a higher epoch of the session has is not changed; tokens rise.
+-- Keeps    what a higher epoch of the session has is not changed; tokens rise. A hold that stays is of no session.
 -- Twice    the second run finds nothing of the session.
--- Late     what came after it has a higher epoch. A tombstone lasts longer by as much as it is late.
+-- Late     what came after it has a higher epoch. A tombstone, and a hold that stays, lasts longer by as much as it is
+--          late.
 
 local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local stays = tonumber(ARGV[7])
+local NOBODY = '!' -- no session has this id
 local RELEASED, WITHDRAWN, NOTHING = 1, 2, 3
 
 local now = clock()
@@ -21,7 +25,7 @@ if rec.err then return rec end
 local code, free, dirty = NOTHING, not field, false
 
 if mine and (rec.session ~= session or tonumber(rec.epoch) <= epoch) then
-  code, free = RELEASED, true
+  code, free = RELEASED, stays == 0
   if rec.session == session and tonumber(rec.epoch) == epoch and rec.first <= used and used < rec.last then
     rec.last, dirty = used, true -- the unused tail of the block
   end
@@ -34,6 +38,13 @@ if code == NOTHING then
     drop(KEYS, session)
   end
 end
+if code == RELEASED and stays > 0 then -- the new field comes before the old one goes, or the hash would go too
+  local holds = redis.call('HGET', KEYS[1], field)
+  redis.call('PEXPIRE', KEYS[1], ARGV[7])
+  redis.call('HSET', KEYS[1], NOBODY .. ':' .. field, holds)
+  redis.call('HDEL', KEYS[1], field)
+  rec.state, dirty = 'h', tonumber(rec.keep) > 0 -- its session is told no more of those that wait
+end
 if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
   rec.keep, dirty = longer(rec.keep, ARGV[6]), true
@@ -42,6 +53,7 @@ if free then -- a place of what is released is one that a grant which stopped ha
   free = vacate(KEYS, rec, now, field, ARGV[5], dirty, session, epoch)
 elseif dirty then
   save(KEYS[2], rec, now)
+  if code == RELEASED then outlast(KEYS[2], text(rec.keep + math.ceil(stays / 1000))) end -- inspect reads it
 end
 --redisson if free and code == RELEASED then freed(KEYS[1]) end
 return {code, now}
