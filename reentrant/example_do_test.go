@@ -100,6 +100,24 @@ func ExampleWithMaxWaiting() {
 	// <nil>
 }
 
+// A job that every machine starts on the hour runs on one of them, although it is short and their clocks differ.
+func ExampleWithAtLeast() {
+	session, stop := exampleSession()
+	defer stop()
+	ctx := context.Background()
+	report := session.NewLock("report", reentrant.WithAtLeast(10*time.Minute))
+	for range 2 {
+		ran, err := report.TryDo(ctx, func(context.Context) error { return nil })
+		fmt.Println(ran, err)
+	}
+	state, err := report.Inspect(ctx)
+	fmt.Println(state.Locked, state.Unlocked, err)
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true true <nil>
+}
+
 // A session that closes the backend below it.
 func ExampleWithAfterClose() {
 	redis, err := redistest.New()

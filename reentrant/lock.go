@@ -48,6 +48,12 @@ func (s *Session) NewLock(name string, opts ...LockOption) *Lock {
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at least %v", l.handle.Fixed, lease.Min)
 	case l.handle.Fixed > maxLease:
 		l.invalid = fmt.Errorf("WithFixedLease(%v): at most %v", l.handle.Fixed, maxLease)
+	case l.handle.AtLeast < 0:
+		l.invalid = fmt.Errorf("WithAtLeast(%v): must not be negative", l.handle.AtLeast)
+	case l.handle.AtLeast > maxLease:
+		l.invalid = fmt.Errorf("WithAtLeast(%v): at most %v", l.handle.AtLeast, maxLease)
+	case l.handle.Fixed > 0 && l.handle.AtLeast > l.handle.Fixed:
+		l.invalid = fmt.Errorf("WithAtLeast(%v): at most the lease of WithFixedLease(%v)", l.handle.AtLeast, l.handle.Fixed)
 	case strings.HasPrefix(name, backend.ConditionsPrefix):
 		l.invalid = errReserved
 	default:
@@ -126,7 +132,7 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 // has no time limit. When it returns true, the holder has the baton. When it returns false, the function that gave up
 // has passed the baton on.
 func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err error) {
-	t.Begun, t.Fixed = l.session.core.Now(), l.handle.Fixed
+	t.Begun, t.Fixed, t.AtLeast = l.session.core.Now(), l.handle.Fixed, l.handle.AtLeast
 	if d := l.session.detector; d != nil && t.Waits && t.Deadline.IsZero() {
 		ok, err = l.takeWithDetector(ctx, d, t)
 	} else if owner, invalid := l.session.core.Admit(ctx, l.invalid); invalid == nil {
@@ -169,7 +175,7 @@ func (l *Lock) error(op string, err error) error {
 }
 
 // Unlock gives up one hold of the caller's owner. Giving up the last one frees the lock for the next owner in the
-// queue. Unlock works under a ctx that has ended: it has a time limit of its own, and ctx provides only the owner.
+// queue, at once or when the time of [WithAtLeast] is over. Unlock works under a ctx that has ended: it has a time limit of its own, and ctx provides only the owner.
 //
 // It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing. It returns [ErrLost] if the owner
 // held the lock and its lease could not be trusted to the end: another owner may have held the lock meanwhile. After
@@ -185,4 +191,11 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.error("unlock", err)
 	}
 	return l.error("unlock", l.handle.UnlockAs(ctx, owner))
+}
+
+// forgo makes the caller's only hold one that others can have as soon as it is unlocked ([WithAtLeast]).
+func (l *Lock) forgo(ctx context.Context) {
+	if owner, err := l.session.core.Caller(ctx, l.invalid); err == nil {
+		l.handle.ForgoAs(owner)
+	}
 }

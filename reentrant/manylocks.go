@@ -50,7 +50,7 @@ func (s *sweep) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
 		t := s.try
-		t.Begun, t.Fixed, t.Barges = l.session.core.Now(), l.handle.Fixed, l.handle.Unfair
+		t.Begun, t.Fixed, t.AtLeast, t.Barges = l.session.core.Now(), l.handle.Fixed, l.handle.AtLeast, l.handle.Unfair
 		got[i], errs[i] = l.take(s.ctx, &t)
 	})
 	n := slices.Index(got, false)
@@ -63,7 +63,7 @@ func (s *sweep) takeFree(locks []*Lock) (int, error) {
 			after = append(after, l)
 		}
 	}
-	_ = unlockAll(s.ctx, after) // what it cannot give back expires, and the call does not hold it
+	_ = giveBackAll(s.ctx, after) // what it cannot give back expires, and the call does not hold it
 	l := locks[n]
 	return n, l.error(s.try.Op, l.session.core.ExplainKind(s.ctx, l.handle.Remote, core.ALock, errs[n]))
 }

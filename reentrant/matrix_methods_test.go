@@ -340,6 +340,7 @@ var lockRows = []row{
 	{name: "WithLogger", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithLogger(slog.New(slog.DiscardHandler))) }},
 	{name: "WithObserver", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithObserver(nil)) }},
 	{name: "WithFixedLease", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithFixedLease(cellLease)) }},
+	{name: "WithAtLeast", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithAtLeast(cellLease)) }},
 	{name: "WithMaxWaiting", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithMaxWaiting(1)) }},
 	{name: "WithFairness", bound: boundAtOnce, call: func(*cell) (bool, error) { return some(reentrant.WithFairness(true)) }},
 }

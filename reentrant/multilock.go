@@ -47,7 +47,7 @@ func (l *Lock) mismatch(m *Lock) error {
 	case l.handle.Name != m.handle.Name:
 	case l.session != m.session:
 		return errors.New("of different sessions: they have no order")
-	case l.handle.Fixed != m.handle.Fixed || l.handle.Unfair != m.handle.Unfair || l.handle.MaxWaiting != m.handle.MaxWaiting:
+	case l.handle.Fixed != m.handle.Fixed || l.handle.AtLeast != m.handle.AtLeast || l.handle.Unfair != m.handle.Unfair || l.handle.MaxWaiting != m.handle.MaxWaiting:
 		return errors.New("with different options: only one of them can decide")
 	}
 	return nil
@@ -88,11 +88,11 @@ func (m *MultiLock) take(ctx context.Context, op string, free *sweep, one func(*
 		return false, err
 	}
 	if taken, ok, err := m.takeInOrder(free, one); !ok {
-		return false, errors.Join(err, unlockAll(ctx, m.locks[:taken]))
+		return false, errors.Join(err, giveBackAll(ctx, m.locks[:taken]))
 	}
 	for _, l := range m.locks { // one may have been lost while it waited for another
 		if !l.IsHeldByCurrentOwner(ctx) {
-			return false, errors.Join(l.error(op, ErrLost), unlockAll(ctx, m.locks))
+			return false, errors.Join(l.error(op, ErrLost), giveBackAll(ctx, m.locks))
 		}
 	}
 	return true, nil
@@ -116,6 +116,14 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 // Unlock gives up one hold of each lock, the last taken first, or of 16 and more all at once. It goes on after an error and returns all of them.
 func (m *MultiLock) Unlock(ctx context.Context) error {
 	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
+}
+
+// giveBackAll unlocks the locks that a call took which fails. None of them stays taken ([WithAtLeast]).
+func giveBackAll(ctx context.Context, locks []*Lock) error {
+	for _, l := range locks {
+		l.forgo(ctx)
+	}
+	return unlockAll(ctx, locks)
 }
 
 func unlockAll(ctx context.Context, locks []*Lock) error {

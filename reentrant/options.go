@@ -253,6 +253,19 @@ type LockOption func(*Lock)
 // [ErrLost].
 func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.handle.Fixed = d } }
 
+// WithAtLeast makes every hold that is taken through this Lock keep others off until d after it began, although it is
+// unlocked sooner: so a job that many machines start at about the same time runs once, however short it is and however far
+// their clocks are apart. Unlock then does not free the lock but leaves what is left of d as its lease, for no session or
+// owner to have, this one included. So it survives the process, and Inspect shows it as State.Unlocked;
+// [Lock.ForceUnlock] ends it. A waiting session gets the lock within a heartbeat after d.
+//
+// It begins when Lock returns, again after [Condition.Await], which gives the lock up at once, and when [Lock.Resume] takes up the
+// hold of another session. Re-entry changes nothing. Only Unlock keeps the lock so: a hold that is lost, or whose process ends first, ends with its lease.
+// So it does if Unlock returns an error. What a [MultiLock] or [TryAnyFor] takes and gives back because it fails is free at once. Its holds are
+// never a cohort's ([WithCohort]). Of an [RWLock] or a [Semaphore] it is an error. Zero, the default, is no such time; it is no more than
+// ten years, and than the lease of [WithFixedLease].
+func WithAtLeast(d time.Duration) LockOption { return func(l *Lock) { l.handle.AtLeast = d } }
+
 // WithFairness sets whether owners get the lock in the order of their arrival, as they do by default.
 // WithFairness(false) gives that up where it saves waiting for a goroutine to wake, as Java's unfair locks do: an owner
 // that finds the lock free takes it, ahead of waiters. At an Unlock the longest waiter of this process is woken and

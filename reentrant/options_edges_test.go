@@ -59,6 +59,7 @@ var optionEdges = map[string]optionEdge{
 	"WithFixedLease":       {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
 	"WithFixedLease-cohort": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) },
 		beside: []reentrant.Option{reentrant.WithCohort()}},
+	"WithAtLeast":  {lock: func(n int64) reentrant.LockOption { return reentrant.WithAtLeast(time.Duration(n)) }},
 	"WithFairness": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFairness(n == 1) }},
 	"WithMaxWaiting": {lock: func(n int64) reentrant.LockOption {
 		return reentrant.WithMaxWaiting(int(n))
@@ -145,6 +146,10 @@ func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 	assert.False(t, ok, "two owners have the lock: %d", n)
 	require.NoError(t, mine.Unlock(ctx), n)
 	require.NoError(t, mine.Unlock(ctx), n)
+	if st, err := mine.Inspect(ctx); assert.NoError(t, err, n) && st.Unlocked { // it may stay for years
+		_, err := mine.ForceUnlock(ctx)
+		require.NoError(t, err, n)
+	}
 	require.NoError(t, <-waited, n)
 	second, err := theirs.Token(ctx)
 	require.NoError(t, err, n)

@@ -50,7 +50,7 @@ type RWLock struct{ sharedName }
 
 // NewRWLock returns the read-write lock with the given name. It sends nothing. If the backend refuses the name, or has
 // no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. An option that is nil has the same
-// effect, and so have [WithFixedLease] and WithFairness(false), since a read-write lock is fair and its lease is renewed.
+// effect, and so have [WithFixedLease], [WithAtLeast] and WithFairness(false), since a read-write lock is fair and its lease is renewed.
 func (s *Session) NewRWLock(name string, opts ...LockOption) *RWLock {
 	l := &RWLock{s.newSharedName(name, backend.ReadWrite)}
 	l.bind(opts)

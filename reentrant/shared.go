@@ -49,6 +49,9 @@ func (sn *sharedName) bind(opts []LockOption) {
 	case l.handle.Fixed != 0:
 		sn.invalid = fmt.Errorf("WithFixedLease: %w for shared holds", errors.ErrUnsupported)
 		return
+	case l.handle.AtLeast != 0:
+		sn.invalid = fmt.Errorf("WithAtLeast: %w for shared holds", errors.ErrUnsupported)
+		return
 	case l.handle.Unfair:
 		sn.invalid = fmt.Errorf("WithFairness(false): %w for shared holds", errors.ErrUnsupported)
 		return

@@ -88,6 +88,7 @@ func anyOf(ctx context.Context, locks []*Lock, deadline time.Time) (*Lock, error
 			got = w.lock
 			stop()
 		case w.got:
+			w.lock.forgo(inside)
 			_ = w.lock.Unlock(inside) // what it cannot give back expires
 		case w.err != nil:
 			errs = append(errs, w.err)

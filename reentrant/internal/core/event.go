@@ -119,7 +119,9 @@ type Holder struct {
 	Permits int       // with ModePermits: how many
 	Note    string    // of a Lock's holder ([WithNote])
 	Since   time.Time // zero if that is not known
-	_       struct{}
+	// Unlocked says that it has unlocked a Lock that stays taken ([WithAtLeast]).
+	Unlocked bool
+	_        struct{}
 }
 
 // An Observer is reentrant.Observer, which says when it is called.
@@ -260,6 +262,9 @@ func (h Holder) String() string {
 	if !h.Since.IsZero() {
 		text += " for " + time.Since(h.Since).Round(time.Millisecond).String()
 	}
+	if h.Unlocked {
+		text += " (unlocked; WithAtLeast)"
+	}
 	if h.Note != "" {
 		text += fmt.Sprintf(" (%q)", h.Note)
 	}
@@ -284,6 +289,9 @@ func (h Holder) attributes() (attrs []slog.Attr) {
 	attrs = append(attrs, slog.String("holder_session", h.Session))
 	if h.Note != "" {
 		attrs = append(attrs, slog.String("holder_note", h.Note))
+	}
+	if h.Unlocked {
+		attrs = append(attrs, slog.Bool("holder_unlocked", true))
 	}
 	if !h.Since.IsZero() {
 		attrs = append(attrs, slog.Time("held_since", h.Since))

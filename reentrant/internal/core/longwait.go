@@ -190,7 +190,7 @@ func HoldersOf(st *backend.State) []Holder {
 	if !st.Locked {
 		return nil
 	}
-	return []Holder{{Session: st.Session, Owner: st.Owner, Note: st.Note, Since: st.Since}}
+	return []Holder{{Session: st.Session, Owner: st.Owner, Note: st.Note, Since: st.Since, Unlocked: st.Unlocked}}
 }
 
 // TimeOf returns when a token was given out, zero if that is not known. Tokens come from the server's clock, so one that

@@ -22,6 +22,7 @@ type Try struct {
 	Deadline time.Time // zero: none
 	Timeout  <-chan time.Time
 	Fixed    time.Duration // the lease of the hold, if it is a fixed one
+	AtLeast  time.Duration // as in Handle
 	Fresh    bool          // fails if the owner has the lock already
 	Begun    time.Time     // zero if the session reports no events
 	note     string        // for a new hold
@@ -61,7 +62,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	if err != nil {
 		return h.reenterClosed(ctx, owner, t)
 	}
-	if !h.Room.core.Cohort(owner, t.Fixed) { // the owners of a cohort's hold change
+	if !h.Room.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0) { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
 	}
 	got := st.enter(ctx, owner, t, h.MaxWaiting)
@@ -156,7 +157,7 @@ func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
 func (st *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
-	if st.s.core.Cohort(owner, t.Fixed) && st.inherit(ctx, l, owner, t) {
+	if st.s.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0) && st.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	a := attempt{st: st, l: l, owner: owner, begun: time.Now()}
@@ -211,8 +212,8 @@ func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
 // headOf returns how the owner wants the lock. Baton.
 func (st *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
 	return machine.Head[core.Owner]{
-		Owner: owner, Cohort: st.s.core.Cohort(owner, t.Fixed), Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
-		Fixed: t.Fixed, Holds: t.holds, Ticket: t.ticket, Ahead: t.ahead, Deadline: t.Deadline,
+		Owner: owner, Cohort: st.s.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0), Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
+		Fixed: t.Fixed, AtLeast: t.AtLeast, Holds: t.holds, Ticket: t.ticket, Ahead: t.ahead, Deadline: t.Deadline,
 	}
 }
 

@@ -15,6 +15,7 @@ type Handle struct {
 	Name       string
 	Remote     backend.Remote
 	Fixed      time.Duration // the lease of each hold, if it is a fixed one
+	AtLeast    time.Duration // for how long no other owner gets the lock from the begin of each hold on
 	Unfair     bool
 	MaxWaiting int                   // how many may wait in this session before a call that would have to; 0: any number
 	lazyID     atomic.Uint32         // see id

@@ -65,6 +65,21 @@ func (st *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
 	return holds - 1, ok
 }
 
+// ForgoAs makes the only hold of an owner one that others can have as soon as it is unlocked: for a call that takes the
+// lock and gives it back because it did not get another one. A hold that the owner had before lasts as long as it must.
+func (h *Handle) ForgoAs(owner core.Owner) {
+	if h.AtLeast == 0 {
+		return
+	}
+	h.WithState(func(st *State) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.m.Owned() && st.m.Owner() == owner && st.Queue.HoldCount(owner) == 1 {
+			st.m.Forgo()
+		}
+	})
+}
+
 // notHeld returns the error of Unlock for an owner without a hold.
 func (h *Handle) notHeld(owner core.Owner) error {
 	if h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0 {

@@ -89,7 +89,7 @@ func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote
 
 // headToResume returns how an owner wants to resume its hold.
 func headToResume(l *Handle, owner core.Owner) machine.Head[core.Owner] {
-	return machine.Head[core.Owner]{Owner: owner, Portable: core.IsPortable(owner), Fixed: l.Fixed}
+	return machine.Head[core.Owner]{Owner: owner, Portable: core.IsPortable(owner), Fixed: l.Fixed, AtLeast: l.AtLeast}
 }
 
 // resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of

@@ -188,6 +188,7 @@ func (w *conditionWait) leaveHold() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	w.hold = st.holdLocked()
+	w.atLeast = st.m.AtLeast(&st.s.options, w.hold.since)
 	w.Ticket.Leave()
 	st.m.Left()
 	st.disownLocked()
@@ -200,7 +201,7 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	w.End() // it is no longer a waiter
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
-	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
+	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), AtLeast: w.atLeast, holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
 	if placed {
 		back.ticket, back.ahead = w.Epoch, w.ahead
 	}
@@ -262,12 +263,13 @@ func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outco
 // A conditionWait is an owner that waits for a condition of the lock.
 type conditionWait struct {
 	*condition.Ticket
-	st    *State
-	l     *Handle
-	holds int                           // that the wait gives up
-	ahead time.Duration                 // how far the wall clock was ahead before the ticket was sent
-	hold  Hold                          // that the wait gave up
-	place *localqueue.Place[core.Owner] // State.mu: in this process's queue, since the signal
+	st      *State
+	l       *Handle
+	holds   int                           // that the wait gives up
+	ahead   time.Duration                 // how far the wall clock was ahead before the ticket was sent
+	hold    Hold                          // that the wait gave up
+	atLeast time.Duration                 // of that hold
+	place   *localqueue.Place[core.Owner] // State.mu: in this process's queue, since the signal
 }
 
 // reserveLocked puts the owner of a wait in this process's queue, once. st.mu is held.

@@ -17,6 +17,7 @@ type Head[K comparable] struct {
 	Waits    bool          // in Redis, if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it
 	Fixed    time.Duration // the length of the lease, if that is a fixed one
+	AtLeast  time.Duration // for how long no other owner gets the lock from the begin of the hold on
 	Holds    int           // with which it comes back from a condition; 0: one
 	Ticket   uint64        // under which Redis has queued the session for it; 0: none
 	Ahead    time.Duration // how far the wall clock was ahead when it got the ticket
@@ -101,6 +102,7 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 func (m *Machine[K]) want(next Phase, at *Moment, h *Head[K]) {
 	m.clear(next)
 	m.hold.owner, m.hold.cohort, m.hold.portable, m.hold.span = h.Owner, h.Cohort, h.Portable, at.Lease
+	m.hold.stays = h.AtLeast
 	if h.Fixed > 0 {
 		m.hold.span = h.Fixed
 	}
@@ -382,6 +384,9 @@ func (m *Machine[K]) settle(at *Moment, first, last backend.Token, l lease.Lease
 	s.Do, s.Holds = Settle, int(m.att.holds)
 	m.enter(Held)
 	m.hold.epoch, m.hold.first, m.hold.token, m.hold.last, m.hold.lease = m.epoch, first, first, last, l
+	if m.hold.stays > 0 {
+		m.hold.stays += at.now()
+	}
 	m.att, m.grant = attempt{}, grant{}
 	if m.hold.cohort {
 		m.used = first

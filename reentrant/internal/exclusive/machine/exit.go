@@ -7,10 +7,10 @@ import (
 )
 
 // CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
-// the given age. The driver then passes the baton, under the same mutex; HandOver follows if an owner was there to take it,
-// and otherwise Exit.
+// the given age: no other owner may have it before it has lasted as long as it must. The driver then passes the baton, under
+// the same mutex; HandOver follows if an owner was there to take it, and otherwise Exit.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
-	return m.Owned() && m.hold.lease.Trusted(o.Opened.Add(age))
+	return m.Owned() && m.hold.stays <= age && m.hold.lease.Trusted(o.Opened.Add(age))
 }
 
 // HandOver leaves the hold to the next owner in line, which has the baton: while the turn of this session lasts, that takes
@@ -46,7 +46,11 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 		m.clear(Vacant)
 		return Step{Do: PassOn, Lost: true, Why: "the lease ended before Unlock"}
 	}
+	stays := m.hold.stays
 	m.clear(Freeing)
+	if stays > at.now() {
+		m.hold.stays = stays
+	}
 	return Step{Do: Release}
 }
 
@@ -59,7 +63,11 @@ func (m *Machine[K]) Clean() Step {
 
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
-	return backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.remembered()}
+	req := backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.remembered()}
+	if m.hold.stays > 0 {
+		req.StaysUntil = at.time(m.hold.stays)
+	}
+	return req
 }
 
 // remembered returns how the last reply left the lock in Redis; none while an operation may change that.
@@ -82,7 +90,7 @@ func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 // is free and Redis has it as the first copy of the request said. Otherwise the next head takes over what may be left.
 func (m *Machine[K]) Released(done, freed bool) {
 	prior := m.prior
-	m.prior = backend.Prior{}
+	m.prior, m.hold.stays = backend.Prior{}, 0
 	if done {
 		m.unreleased = false
 	}

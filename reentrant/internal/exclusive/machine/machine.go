@@ -141,6 +141,7 @@ type hold[K comparable] struct {
 	token    backend.Token
 	last     backend.Token // of its block
 	span     time.Duration // the lease that was asked for, and that renewals ask for
+	stays    instant       // until when no other owner gets the lock, though it is released sooner; before Held, for how long; 0: none
 	lease    lease.Lease
 	first    backend.Token // of its block
 }
@@ -189,6 +190,7 @@ type hold[K comparable] struct {
 //	Linger           held lost                 otherwise                                              =        –
 //	Exit             lost                                                                             vacant   pass on
 //	Exit             held                      the lease is over                                      vacant   pass on
+//	Exit             held                      it must last longer, and stays taken                   freeing  release
 //	Exit             held                      otherwise                                              freeing  release
 //	Clean            vacant handed idle lapsed                                                        freeing  release
 //	Released         freeing                   Redis has nothing of the session any more              vacant   –
@@ -270,7 +272,7 @@ type Machine[K comparable] struct {
 	unreleased bool          // Redis may have a hold, a grant or a place of this session, to be released
 	dismissed  bool          // a clean-up is on its way to the idle hold
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
-	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch
+	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch; Freeing: only until when the lock stays taken
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
 	epoch      uint64        // the last that was sent
@@ -399,6 +401,17 @@ func (h *Hold[K]) Fixed() time.Duration {
 	}
 	return 0
 }
+
+// AtLeast returns for how long no other owner gets the lock from the begin of the hold on, which was then.
+func (m *Machine[K]) AtLeast(o *Options, began time.Time) time.Duration {
+	if m.hold.stays == 0 {
+		return 0
+	}
+	return m.hold.stays - o.instant(began)
+}
+
+// Forgo makes the hold one that another owner can have as soon as it is released.
+func (m *Machine[K]) Forgo() { m.hold.stays = 0 }
 
 // Sent returns the last epoch that was sent.
 func (m *Machine[K]) Sent() uint64 { return m.epoch }

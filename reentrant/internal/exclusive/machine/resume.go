@@ -63,6 +63,9 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 	if h.lease = lease.New(sent, a.ahead, at.Lease, false); a.fixed > 0 {
 		h.span, h.lease = a.fixed, lease.New(sent, a.ahead, r.TTL, true)
 	}
+	if h.stays = m.hold.stays; m.phase == Resuming && h.stays > 0 {
+		h.stays += at.now()
+	}
 	switch {
 	case !h.lease.Trusted(at.Now) || lease.Napped(a.ahead, at.Ahead):
 		return Step{Do: Ask} // the reply came too late to be trusted

@@ -308,7 +308,16 @@ var table = []row{
 			assert.True(t, s.Lost)
 			assert.NotEmpty(t, s.Why)
 		}},
-	{event: "Exit", from: []Phase{Held}, when: "otherwise", to: Freeing, do: Release, act: exit},
+	{event: "Exit", from: []Phase{Held}, when: "it must last longer, and stays taken", to: Freeing, do: Release,
+		begin: func(r *rig) { r.head.AtLeast = time.Hour }, act: exit,
+		then: func(t *testing.T, r *rig, _ Step) {
+			assert.Equal(t, r.at.Now.Add(time.Hour), r.m.ReleaseRequest(&r.at).StaysUntil)
+			r.m.Released(true, false)
+			assert.Zero(t, r.m.ReleaseRequest(&r.at).StaysUntil, "of a later release")
+		}},
+	{event: "Exit", from: []Phase{Held}, when: "otherwise", to: Freeing, do: Release,
+		begin: func(r *rig) { r.head.AtLeast = time.Nanosecond }, act: of(func(r *rig) { r.wait(time.Second) }, exit),
+		then: func(t *testing.T, r *rig, _ Step) { assert.Zero(t, r.m.ReleaseRequest(&r.at).StaysUntil) }},
 	{event: "Clean", from: []Phase{Vacant, Handed, Idle, Lapsed}, when: "", to: Freeing, do: Release, act: clean},
 	{event: "Released", from: []Phase{Freeing}, when: "Redis has nothing of the session any more", to: Vacant, do: none, act: silent(func(r *rig) { r.m.Released(true, false) }),
 		then: func(t *testing.T, r *rig, _ Step) { assert.False(t, r.m.Unreleased()) }},
