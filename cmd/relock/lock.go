@@ -18,6 +18,8 @@ type sharing struct {
 	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: no other -s or -x with the same name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
 	Permits   *int `xor:"kind" placeholder:"N" help:"Take one of N permits of a semaphore: at most N run at the same time."`
 
+	atLeast time.Duration // for which a plain lock is kept
+
 	Note string `placeholder:"TEXT" help:"A text that relock inspect, list and watch show beside the holder of a plain lock, and that waiting relock processes print; at most 256 bytes, the rest is cut."`
 }
 
@@ -29,6 +31,20 @@ func (s sharing) check() error {
 	if s.Note != "" && (s.Shared || s.Exclusive || s.Permits != nil) {
 		return errors.New("--note is for plain locks: it cannot be given with -s, -x or --permits")
 	}
+	return nil
+}
+
+// keepFor keeps the lock for at least d.
+func (s *sharing) keepFor(d time.Duration) error {
+	switch {
+	case d == 0:
+		return nil
+	case d < 0:
+		return fmt.Errorf("--at-least %v: must not be negative", d)
+	case s.Shared || s.Exclusive || s.Permits != nil:
+		return errors.New("--at-least is for plain locks: it cannot be given with -s, -x or --permits")
+	}
+	s.atLeast = d
 	return nil
 }
 
@@ -45,7 +61,7 @@ func (s sharing) lock(session *reentrant.Session, name string) lock {
 		l := session.NewRWLock(name)
 		return writeSide{l, sharedPart{name, l.Inspect}}
 	}
-	return plainLock{session.NewLock(name)}
+	return plainLock{session.NewLock(name, reentrant.WithAtLeast(s.atLeast))}
 }
 
 // withFlags adds the right flags to an error that says that the name is another kind of lock. It reads the kind from

@@ -16,8 +16,9 @@ type runCommand struct {
 	Shell   *string  `short:"c" name:"command" placeholder:"COMMAND" help:"Run this text with the shell ($SHELL, or sh), instead of a command after --."`
 	sharing
 	waiting
-	Lease seconds  `default:"10s" help:"How long other processes wait after a crash of this machine, and about how long an outage of Redis may last before relock ends the command."`
-	Grace *seconds `placeholder:"SECONDS" help:"Time between TERM and KILL for the command; at most a third of the lease. Default: a fifth of it."`
+	AtLeast seconds  `placeholder:"SECONDS" help:"Keep a plain lock for at least so long, counted from when it was taken: other processes wait until then although the command has ended, and relock too. For jobs that many machines start at about the same time."`
+	Lease   seconds  `default:"10s" help:"How long other processes wait after a crash of this machine, and about how long an outage of Redis may last before relock ends the command."`
+	Grace   *seconds `placeholder:"SECONDS" help:"Time between TERM and KILL for the command; at most a third of the lease. Default: a fifth of it."`
 
 	deadline deadline
 }
@@ -35,6 +36,7 @@ Examples:
   relock run deploy -- ./deploy.sh production     one at a time, others wait
   relock run -n nightly -- ./backup.sh            do not wait: exit with 75
   relock run -n -E 0 nightly -- ./backup.sh       the same, but exit with 0
+  relock run -n -E 0 --at-least 5m nightly -- ./backup.sh    one of many machines, whose clocks differ
   relock run -w 30 migrate -c './migrate && ./warm-up'
   relock run --note 'release 4.2' deploy -- ./deploy.sh    others see the reason
   relock run -s catalogue -- ./report.sh          many reports at a time,
@@ -53,6 +55,9 @@ Exit status: the command's own, or 128 plus the signal that ended it; and
 // Validate is called by the parser.
 func (c *runCommand) Validate() (err error) {
 	if err := errors.Join(c.lockName.Validate(), c.sharing.check(), c.waiting.check()); err != nil {
+		return err
+	}
+	if err := c.sharing.keepFor(time.Duration(c.AtLeast)); err != nil {
 		return err
 	}
 	if len(c.Command) > 0 && c.Command[0] == "--" {

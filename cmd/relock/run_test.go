@@ -434,3 +434,45 @@ func TestTheDeadlineLeavesTheGrace(t *testing.T) {
 	assert.Equal(t, d.until, d.confirmed(asked, time.Second).until, "a shorter lease does not move the promised deadline")
 	assert.True(t, d.confirmed(asked, -1).until.Before(asked.Add(10*time.Second)))
 }
+
+func TestALockIsKeptForAtLeastSoLong(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	s := session(t, url)
+	start(t, url, "run", "--at-least", "1h", "--note", "nightly", "lock", "--", "sh", "-c", "exit 7").exits(7)
+	st := state(t, s, "lock")
+	require.True(t, st.Locked && st.Unlocked, "%v", st)
+	assert.Greater(t, st.TTL, 30*time.Minute)
+
+	r := answered(t, url, "run", "-n", "lock", "--", "true")
+	r.exits(exitNotAcquired)
+	assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is kept by owner ~relock")
+
+	left := newRun(t, url, "run", "-n", "lock", "--", "true") // of what the command left behind
+	left.cmd.Env = append(left.cmd.Env, sessionsVariable+"="+st.Session)
+	left.begin()
+	left.exits(exitNotAcquired)
+
+	look := start(t, url, "inspect", "lock")
+	look.exits(0)
+	assert.Regexp(t, `state +kept\n`, look.stdout.String())
+	look = start(t, url, "inspect", "--json", "lock")
+	look.exits(0)
+	assert.Contains(t, look.stdout.String(), `"unlocked":true`)
+
+	start(t, url, "unlock", "--force", "lock").exits(0)
+	answered(t, url, "run", "-n", "lock", "--", "true").exits(0)
+	assert.False(t, state(t, s, "lock").Locked)
+}
+
+func TestOnlyAPlainLockIsKeptForAtLeastSoLong(t *testing.T) {
+	t.Parallel()
+	for _, kind := range [][]string{{"-s"}, {"-x"}, {"--permits", "2"}} {
+		r := start(t, "redis://127.0.0.1:1", slices.Concat([]string{"run", "--at-least", "5"}, kind, []string{"lock", "--", "true"})...)
+		r.exits(exitUsage)
+		assert.Contains(t, r.stderr.String(), "--at-least is for plain locks")
+	}
+	r := start(t, "redis://127.0.0.1:1", "run", "--at-least=-5", "lock", "--", "true")
+	r.exits(exitUsage)
+	assert.Contains(t, r.stderr.String(), "--at-least")
+}

@@ -18,17 +18,19 @@ import (
 
 // A status is the state of a lock as --json shows it. Scripts read these names: they do not change.
 type status struct {
-	Name    string   `json:"name"`
-	Locked  bool     `json:"locked"`
-	Owner   string   `json:"owner"`   // "" if not locked
-	Session string   `json:"session"` // "" if not locked
-	Holds   int      `json:"holds"`
-	TTL     int64    `json:"ttl_ms"`  // rest of the lease; -1 if it has no end, 0 if not locked
-	Token   uint64   `json:"token"`   // of the last holder
-	Waiting []string `json:"waiting"` // sessions, longest first
-	Note    string   `json:"note,omitempty"`
-	Since   string   `json:"since,omitempty"` // when the holder got it, UTC; "" if that is not known
-	*shared          // of a read-write lock or a semaphore
+	Name   string `json:"name"`
+	Locked bool   `json:"locked"`
+	// Unlocked says that the holder gave the lock back, and that it stays taken until the lease ends.
+	Unlocked bool     `json:"unlocked,omitempty"`
+	Owner    string   `json:"owner"`   // "" if not locked
+	Session  string   `json:"session"` // "" if not locked
+	Holds    int      `json:"holds"`
+	TTL      int64    `json:"ttl_ms"`  // rest of the lease; -1 if it has no end, 0 if not locked
+	Token    uint64   `json:"token"`   // of the last holder
+	Waiting  []string `json:"waiting"` // sessions, longest first
+	Note     string   `json:"note,omitempty"`
+	Since    string   `json:"since,omitempty"` // when the holder got it, UTC; "" if that is not known
+	*shared           // of a read-write lock or a semaphore
 }
 
 // statusOf reads the state of a name of any kind from Redis.
@@ -60,7 +62,7 @@ func newStatus(name string, st reentrant.State) status {
 		since = st.Since.UTC().Format(stamp)
 	}
 	return status{
-		Name: name, Locked: st.Locked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
+		Name: name, Locked: st.Locked, Unlocked: st.Unlocked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
 		Note: st.Note, Since: since,
 	}
@@ -80,16 +82,24 @@ func (s status) heldFor() string {
 
 // held formats the holder of a plain lock, and for how long it has had the lock.
 func (s status) held() string {
-	text := fmt.Sprintf("held by owner %s of session %s", shown(s.Owner), shown(s.Session))
+	text := fmt.Sprintf("%s by owner %s of session %s", s.state(), shown(s.Owner), shown(s.Session))
 	if s.Since != "" {
 		text += " for " + s.heldFor()
 	}
 	return text
 }
 
+// state says how a plain lock is taken.
+func (s status) state() string {
+	if s.Unlocked {
+		return "kept"
+	}
+	return "held"
+}
+
 // same reports whether two states differ in nothing but the lease.
 func (s status) same(other status) bool {
-	return s.Locked == other.Locked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
+	return s.Locked == other.Locked && s.Unlocked == other.Unlocked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
 		s.Token == other.Token && s.Note == other.Note && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
@@ -153,8 +163,8 @@ func (s status) print(w io.Writer) error {
 		s.shared.print(table)
 		fmt.Fprintf(table, "last token\t%d\n", s.Token)
 	case s.Locked:
-		fmt.Fprintf(table, "state\theld\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
-			shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
+		fmt.Fprintf(table, "state\t%s\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
+			s.state(), shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
 		if s.Since != "" {
 			fmt.Fprintf(table, "since\t%s (%s)\n", s.Since, s.heldFor())
 		}
@@ -196,7 +206,7 @@ func (s status) heldBy(session string) bool {
 		_, held := s.shared.leaseOf(session)
 		return held
 	}
-	return s.Locked && s.Session == session
+	return s.Locked && !s.Unlocked && s.Session == session
 }
 
 // leaseOf returns the rest of a session's lease, negative if it has no end. ok is false if the session does not have
