@@ -26,7 +26,6 @@ var ErrTaken = errors.New("another run of the job has the lock")
 // It is safe for concurrent use.
 type Locker struct {
 	session *reentrant.Session
-	splay   time.Duration
 	options []reentrant.LockOption
 }
 
@@ -35,10 +34,11 @@ var _ gocron.Locker = (*Locker)(nil)
 // NewLocker returns a Locker whose locks are those of the session, named as the jobs. Options are for each lock.
 //
 // Processes start a tick at slightly different times. A lock is therefore kept for at least splay, counted from when it
-// was taken, even if the job ends sooner: a process whose clock is up to splay behind finds it taken and skips the tick.
+// was taken, even if the job or the process ends sooner ([reentrant.WithAtLeast]): a process whose clock is up to splay
+// behind finds it taken and skips the tick.
 // Splay must be shorter than the interval between two ticks; 0 gives the lock up as soon as the job ends.
 func NewLocker(session *reentrant.Session, splay time.Duration, options ...reentrant.LockOption) *Locker {
-	return &Locker{session: session, splay: splay, options: options}
+	return &Locker{session: session, options: append([]reentrant.LockOption{reentrant.WithAtLeast(splay)}, options...)}
 }
 
 // Lock makes one attempt to take the lock of a job. It returns an error for which errors.Is(err, [ErrTaken]) if another
@@ -46,7 +46,6 @@ func NewLocker(session *reentrant.Session, splay time.Duration, options ...reent
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lock := l.session.NewLock(key, l.options...)
 	owner := rand.Text() // every run is an owner of its own, so two runs in one process exclude each other
-	began := time.Now()
 	ok, err := lock.TryLock(reentrant.WithOwner(ctx, owner))
 	switch {
 	case err != nil:
@@ -54,23 +53,17 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	case !ok:
 		return nil, fmt.Errorf("relockgocron: lock %q: %w", key, ErrTaken)
 	}
-	return &run{lock: lock, owner: owner, until: began.Add(l.splay)}, nil
+	return &run{lock: lock, owner: owner}, nil
 }
 
 // A run is the hold of one run of a job.
 type run struct {
 	lock  *reentrant.Lock
 	owner string
-	until time.Time // the lock is kept until then
 }
 
-// Unlock gives the lock up, or if the splay is not over, schedules that for its end and returns nil. Errors are those
-// of [reentrant.Lock.Unlock]: ErrLost means that another process may have run the job meanwhile.
+// Unlock gives the lock up: others can have it when the splay is over. Errors are those of [reentrant.Lock.Unlock]:
+// ErrLost means that another process may have run the job meanwhile.
 func (r *run) Unlock(ctx context.Context) error {
-	ctx = reentrant.WithOwner(context.WithoutCancel(ctx), r.owner)
-	if wait := time.Until(r.until); wait > 0 {
-		time.AfterFunc(wait, func() { _ = r.lock.Unlock(ctx) }) // if it is lost by then, it is free
-		return nil
-	}
-	return r.lock.Unlock(ctx)
+	return r.lock.Unlock(reentrant.WithOwner(context.WithoutCancel(ctx), r.owner))
 }
