@@ -175,7 +175,8 @@ func (l *Lock) error(op string, err error) error {
 }
 
 // Unlock gives up one hold of the caller's owner. Giving up the last one frees the lock for the next owner in the
-// queue, at once or when the time of [WithAtLeast] is over. Unlock works under a ctx that has ended: it has a time limit of its own, and ctx provides only the owner.
+// queue, at once or when the time of [WithAtLeast] is over. Unlock works under a ctx that has ended: it has a time limit of
+// its own, and ctx provides only the owner.
 //
 // It returns [ErrNotHeld] if the owner does not hold the lock, and changes nothing. It returns [ErrLost] if the owner
 // held the lock and its lease could not be trusted to the end: another owner may have held the lock meanwhile. After

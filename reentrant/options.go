@@ -261,8 +261,9 @@ func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.handl
 //
 // It begins when Lock returns, again after [Condition.Await], which gives the lock up at once, and when [Lock.Resume] takes up the
 // hold of another session. Re-entry changes nothing. Only Unlock keeps the lock so: a hold that is lost, or whose process ends first, ends with its lease.
-// So it does if Unlock returns an error. What a [MultiLock] or [TryAnyFor] takes and gives back because it fails is free at once. Its holds are
-// never a cohort's ([WithCohort]). Of an [RWLock] or a [Semaphore] it is an error. Zero, the default, is no such time; it is no more than
+// So it does if Unlock returns an error. Until d is over, Unlock waits for Redis even with [WithAsyncUnlock]. What a
+// [MultiLock] or [TryAnyFor] takes and gives back because it fails is free at once. Such holds are never a cohort's
+// ([WithCohort]). Of an [RWLock] or a [Semaphore] it is an error. Zero, the default, is no such time; it is no more than
 // ten years, and than the lease of [WithFixedLease].
 func WithAtLeast(d time.Duration) LockOption { return func(l *Lock) { l.handle.AtLeast = d } }
 
