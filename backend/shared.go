@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -10,6 +11,19 @@ import (
 // cannot share one. It is also returned for a name whose keys have something that is not a lock at all, or cannot be read
 // as one. It is a refusal ([Refused]), and nothing was changed. A name's kind is forgotten some seconds after its last use.
 var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
+
+// An OtherDataError is an ErrWrongKind that says which key has what, where a lock has something else. A [Remote] returns it
+// from Inspect if it can find that out.
+type OtherDataError struct {
+	Key  string
+	Data string // such as "a Redis list"
+	Err  error
+}
+
+func (e *OtherDataError) Error() string { return fmt.Sprintf("the key %q holds %s: %v", e.Key, e.Data, e.Err) }
+
+// Unwrap returns the backend's error.
+func (e *OtherDataError) Unwrap() error { return e.Err }
 
 // AllUnits is how many units the write side of a read-write lock needs: all there are. It is also the limit of a read-write
 // lock, and the highest limit of a semaphore.

@@ -56,7 +56,7 @@
 //
 // Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
 // keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub, ping, time,
-// get, set, del, exists, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
+// get, set, del, exists, type, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
 // rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, that the server is no
 // replica, and that a message that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every
 // one of ours has a TTL. A session with a logger asks for that (INFO memory), and warns; without the right to INFO it does not. The page docs/rights.md has the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].

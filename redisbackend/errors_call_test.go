@@ -33,7 +33,7 @@ func TestAnErrorNamesTheCallAndNotTheCommand(t *testing.T) {
 		"await": l.NewCondition("ready").Await(t.Context()), "signal": l.NewCondition("ready").Signal(t.Context()),
 	} {
 		require.Error(t, err, call)
-		assert.Regexp(t, `^reentrant: `+call+` "x": (redisbackend: |the name is in use as )`, err.Error())
+		assert.Regexp(t, `^reentrant: `+call+` "x": (redisbackend: |the key "x" holds a Redis string, )`, err.Error())
 		assert.NotRegexp(t, regexp.MustCompile(`: (acquire|reenter|release|inspect|await|signal): `), err.Error())
 	}
 }

@@ -2,6 +2,8 @@ package redisbackend_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,7 +29,8 @@ func TestAnErrorSaysWhatAKeyHolds(t *testing.T) {
 
 func saysWhatAKeyHolds(t *testing.T, site *site, s *reentrant.Session) {
 	ctx, name := t.Context(), site.name+"-"
-	keys := map[string][]string{"text": {"SET", name + "text", "x"}, "hash": {"HSET", name + "hash", "field", "x"}, "list": {"RPUSH", name + "list", "x"}}
+	keys := map[string][]string{"text": {"SET", name + "text", "x"}, "hash": {"HSET", name + "hash", "field", "x"}, "list": {"RPUSH", name + "list", "x"},
+		"record": {"SET", "relock:{" + name + "record}:t:" + name + "record", "x"}}
 	for _, command := range keys {
 		site.run("DEL", command[1])
 		site.run(command...)
@@ -37,7 +40,7 @@ func saysWhatAKeyHolds(t *testing.T, site *site, s *reentrant.Session) {
 	require.NoError(t, rw.RLock(ctx))
 	require.NoError(t, m.Acquire(ctx, 1))
 	for key, found := range map[string]string{
-		"text": "a key with other data", "hash": "a key with other data", "list": "a key with other data",
+		"text": "a Redis string", "hash": "a Redis hash of other data", "list": "a Redis list", "record": "a key with other data",
 		"lock": "a lock", "rw": "a read-write lock", "sem": "a semaphore",
 	} {
 		for wanted, take := range map[string]func() error{
@@ -51,7 +54,11 @@ func saysWhatAKeyHolds(t *testing.T, site *site, s *reentrant.Session) {
 			err := take()
 			require.ErrorIs(t, err, reentrant.ErrWrongKind, "%s as %s", key, wanted)
 			assert.True(t, reentrant.Refused(err))
-			assert.ErrorContains(t, err, "the name is in use as "+found+", not as "+wanted)
+			says := "the name is in use as " + found + ", not as " + wanted
+			if strings.HasPrefix(found, "a Redis") {
+				says = fmt.Sprintf("the key %q holds %s, not %s", name+key, found, wanted)
+			}
+			assert.ErrorContains(t, err, says)
 			assert.NotContains(t, err.Error(), "WRONGTYPE")
 		}
 	}

@@ -132,17 +132,17 @@ func TestANameOfAnotherKindIsRefused(t *testing.T) {
 	require.NoError(t, c.Do(t.Context(), c.B().Set().Key("text").Value("x").Build()).Error())
 	const plain, prices, jobs = "a plain lock is taken without -s, -x and --permits", "a read-write lock is taken with -s or -x", "a semaphore is taken with --permits"
 	for _, test := range []struct{ flag, name, says string }{
-		{"-s", "plain", "a lock, not as a read-write lock; " + plain},
-		{"-x", "plain", "a lock, not as a read-write lock; " + plain},
-		{"--permits=1", "plain", "a lock, not as a semaphore; " + plain},
-		{"", "prices", "a read-write lock, not as a lock; " + prices},
-		{"--permits=1", "prices", "a read-write lock, not as a semaphore; " + prices},
-		{"", "jobs", "a semaphore, not as a lock; " + jobs},
-		{"-s", "jobs", "a semaphore, not as a read-write lock; " + jobs},
-		{"-x", "jobs", "a semaphore, not as a read-write lock; " + jobs},
-		{"", "text", "a key with other data, not as a lock"},
-		{"-s", "text", "a key with other data, not as a read-write lock"},
-		{"--permits=1", "text", "a key with other data, not as a semaphore"},
+		{"-s", "plain", "the name is in use as a lock, not as a read-write lock; " + plain},
+		{"-x", "plain", "the name is in use as a lock, not as a read-write lock; " + plain},
+		{"--permits=1", "plain", "the name is in use as a lock, not as a semaphore; " + plain},
+		{"", "prices", "the name is in use as a read-write lock, not as a lock; " + prices},
+		{"--permits=1", "prices", "the name is in use as a read-write lock, not as a semaphore; " + prices},
+		{"", "jobs", "the name is in use as a semaphore, not as a lock; " + jobs},
+		{"-s", "jobs", "the name is in use as a semaphore, not as a read-write lock; " + jobs},
+		{"-x", "jobs", "the name is in use as a semaphore, not as a read-write lock; " + jobs},
+		{"", "text", `the key "text" holds a Redis string, not a lock`},
+		{"-s", "text", `the key "text" holds a Redis string, not a read-write lock`},
+		{"--permits=1", "text", `the key "text" holds a Redis string, not a semaphore`},
 	} {
 		for _, wait := range []string{"--nonblock", "--wait=1h"} {
 			args := []string{"run", wait}
@@ -151,7 +151,7 @@ func TestANameOfAnotherKindIsRefused(t *testing.T) {
 			}
 			r := answered(t, url, append(args, test.name, "--", "echo", "never")...)
 			r.exits(exitRedis)
-			assert.Equal(t, "relock: "+test.name+": the name is in use as "+test.says+"\n", r.stderr.String())
+			assert.Equal(t, "relock: "+test.name+": "+test.says+"\n", r.stderr.String())
 			assert.Empty(t, r.stdout.String())
 		}
 	}

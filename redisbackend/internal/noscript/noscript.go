@@ -322,7 +322,7 @@ func (n noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 		seen := *l // inspecting removes nothing that has expired
 		st = seen.Inspect(now)
 	})
-	return st, err
+	return st, n.NameOtherData(ctx, err)
 }
 
 // ForceUnlock implements backend.Remote. As in Acquire, a copy whose time is over is not sent.

@@ -2,6 +2,7 @@ package single
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,9 +19,33 @@ import (
 func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Inspect, r.Keys.WithNote(r.Conn.Deployment.Prefix), nil)
 	if err != nil {
-		return backend.State{}, err
+		return backend.State{}, r.NameOtherData(ctx, err)
 	}
 	return r.state(list, at)
+}
+
+// NameOtherData returns err; if it is ErrWrongKind because a key has a type that it does not have with any lock, with that
+// type. It asks the server only then, and not for a user without the right to TYPE.
+func (r *Remote) NameOtherData(ctx context.Context, err error) error {
+	if !errors.Is(err, backend.ErrWrongKind) {
+		return err
+	}
+	client := r.Conn.Deployment.Client
+	commands := make(rueidis.Commands, len(r.Keys))
+	for i, key := range r.Keys {
+		commands[i] = client.B().Type().Key(key).Build()
+	}
+	var types [len(r.Keys)]string
+	for i, answer := range client.DoMulti(ctx, commands...) {
+		var failed error
+		if types[i], failed = answer.ToString(); failed != nil {
+			return err
+		}
+	}
+	if i, data := wire.OtherData(types); data != "" {
+		return &backend.OtherDataError{Key: r.Keys[i], Data: data, Err: err}
+	}
+	return err
 }
 
 // state reads the reply of inspect.lua.

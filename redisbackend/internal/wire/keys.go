@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,23 @@ const Reserved = protocol.Reserved
 // brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
 // stands at the end, whole: two names never share a key.
 type Keys [4]string
+
+// keyTypes are the types of the keys, as Redis names them. The record of a shared name is a hash.
+var keyTypes = [len(Keys{})]string{"hash", "string hash", "list", "hash"}
+
+// OtherData returns which of the keys has data that no session has written there, and what it is: a type that no lock has
+// there, or a hash as the hold of a lock that has no record. data is "" if the types do not show it.
+func OtherData(types [len(Keys{})]string) (i int, data string) {
+	for i, found := range types {
+		if found != "none" && !slices.Contains(strings.Fields(keyTypes[i]), found) {
+			return i, "a Redis " + found
+		}
+	}
+	if types[0] == "hash" && types[1] == "none" {
+		return 0, "a Redis hash of other data"
+	}
+	return 0, ""
+}
 
 // Hold returns the key of the lock itself, the hash that other programs read too.
 func (k *Keys) Hold() string { return k[0] }

@@ -12,12 +12,16 @@ import (
 // not in its text.
 type KindError struct {
 	Found, Wanted string
-	Idle          bool // no session has the name or waits for it: it is kept for that kind for a while
+	Key           string // that has other data, if the server says what: Found
+	Idle          bool   // no session has the name or waits for it: it is kept for that kind for a while
 	Err           error
 }
 
 func (e *KindError) Error() string {
-	if e.Idle {
+	switch {
+	case e.Key != "":
+		return fmt.Sprintf("the key %q holds %s, not %s", e.Key, e.Found, e.Wanted)
+	case e.Idle:
 		return fmt.Sprintf("the name was in use as %s, and is not free for %s yet", e.Found, e.Wanted)
 	}
 	return fmt.Sprintf("the name is in use as %s, not as %s", e.Found, e.Wanted)
@@ -43,15 +47,17 @@ func (s *Session) ExplainKind(ctx context.Context, remote backend.Remote, wanted
 	if _, explained := errors.AsType[*KindError](err); explained {
 		return err
 	}
-	if found, idle := s.kindOf(ctx, remote); found != "" && found != wanted {
-		return &KindError{found, wanted, idle, err}
+	e := s.kindOf(ctx, remote)
+	if e.Found == "" || e.Found == wanted {
+		return err
 	}
-	return err
+	e.Wanted, e.Err = wanted, err
+	return e
 }
 
-// kindOf asks the server what a name is in use as, and whether any session has it or waits for it. found is "" if the server
+// kindOf asks the server what a name is in use as, and whether any session has it or waits for it. Found is "" if the server
 // does not say, or the name is not in use any more.
-func (s *Session) kindOf(ctx context.Context, remote backend.Remote) (found string, idle bool) {
+func (s *Session) kindOf(ctx context.Context, remote backend.Remote) *KindError {
 	if sharer, ok := remote.(backend.Sharer); ok {
 		var st backend.SharedState
 		err := s.Command(ctx, 1, func(ctx context.Context) (err error) {
@@ -59,7 +65,7 @@ func (s *Session) kindOf(ctx context.Context, remote backend.Remote) (found stri
 			return err
 		})
 		if !errors.Is(err, backend.ErrWrongKind) {
-			return Kinds[st.Kind], len(st.Holders)+len(st.Waiting) == 0
+			return &KindError{Found: Kinds[st.Kind], Idle: len(st.Holders)+len(st.Waiting) == 0}
 		}
 	}
 	var st backend.State
@@ -67,11 +73,14 @@ func (s *Session) kindOf(ctx context.Context, remote backend.Remote) (found stri
 		st, err = remote.Inspect(ctx)
 		return err
 	})
+	other, named := errors.AsType[*backend.OtherDataError](err)
 	switch {
 	case err == nil:
-		return ALock, !st.Locked && len(st.Waiting) == 0
+		return &KindError{Found: ALock, Idle: !st.Locked && len(st.Waiting) == 0}
+	case named:
+		return &KindError{Found: other.Data, Key: other.Key}
 	case errors.Is(err, backend.ErrWrongKind):
-		return otherData, false
+		return &KindError{Found: otherData}
 	}
-	return "", false
+	return &KindError{}
 }
