@@ -207,6 +207,9 @@ type SharedHolder struct {
 	Under   Token         // under which it got the first of them
 	Limit   int           // that its last request named
 	TTL     time.Duration // what is left of the lease
+	// Since is when it was last granted units, by the server's clock. Zero if that is not known. A session keeps units
+	// between the calls that use them, so a call may have them for a shorter time.
+	Since time.Time
 }
 
 // A SharedWaiter is a session with a place in the queue. It may be a holder as well.

@@ -274,7 +274,7 @@ func (g *garbageSite) litters() (all []litter) {
 		all = append(all, litter{key, []string{"ZADD", key, "inf", "two:x", "-inf", "", "0", "two"}, ""})
 	}
 	all = append(all, litter{g.lock[2], []string{"RPUSH", g.lock[2], "", "unknown", "two"}, ""}, litter{g.note, []string{"SET", g.note, "x y"}, ""})
-	entry := "1 1 9999999999999999 9999999999999999 2 2 2 0 0 0 0 0 0 0 0 -1 0"
+	entry := "1 1 9999999999999999 9999999999999999 2 2 2 0 0 0 0 0 0 0 0 -1 0 0"
 	summary := "p 2 1 1 1 9007199254740991 1 0 2147483647"
 	for _, fields := range [][]string{{"=", "x"}, {"=", ""}, {"=", "z" + summary[1:]}, {"=", "p"}, {"=", "p 2"}, {"=", summary + " 0"}, {"=", strings.Replace(summary, "2", "-2", 1)},
 		{"one", entry}} {

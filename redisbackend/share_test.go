@@ -193,7 +193,7 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 			memory = "9000000000000000"
 		}
 		// The session had a place whose deadline has passed.
-		fields = append(fields, "old"+strconv.Itoa(i), "1 0 0 "+memory+" 0 0 5 "+strconv.Itoa(i+1)+" 1 1 1 0 1 0 1 -1 0", "#"+strconv.Itoa(i+1), "old"+strconv.Itoa(i))
+		fields = append(fields, "old"+strconv.Itoa(i), "1 0 0 "+memory+" 0 0 5 "+strconv.Itoa(i+1)+" 1 1 1 0 1 0 1 -1 0 0", "#"+strconv.Itoa(i+1), "old"+strconv.Itoa(i))
 	}
 	s.run(fields...)
 	_, err = a.share(sharing(2, 1, 1))
@@ -203,7 +203,7 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	assert.EqualValues(t, changed+2, left)
 	entry, err := s.do("HGET", key, "old0").ToString()
 	require.NoError(t, err)
-	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0 0 -1 0", entry)
+	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0 0 -1 0 0", entry)
 }
 
 // When a writer leaves, all waiting readers are granted in one run of the script. Its time grows with their number, and
@@ -231,7 +231,7 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // the summary is marked to be counted again
 		for i := range readers {
 			reader := "reader" + strconv.Itoa(i)
-			entry := fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0 1 -1 0", backend.AllUnits, i+1)
+			entry := fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0 1 -1 0 0", backend.AllUnits, i+1)
 			fields = append(fields, reader, entry, "#"+strconv.Itoa(i+1), reader)
 		}
 		s.run(fields...)

@@ -466,8 +466,10 @@ func badShares(t *test) {
 func inspectShared(t *test) {
 	s := t.sharers(4)
 	a, b, c, d := s[0], s[1], s[2], s[3]
+	began := time.Now()
 	a.borrow(9, 0, 5)
 	b.borrow(10, 0, 4)
+	granted := time.Now()
 	c.borrow(8, 0, 3, least(2))
 	d.borrow(10, 0, 6)
 	a.borrow(9, 4, 4)
@@ -477,7 +479,10 @@ func inspectShared(t *test) {
 	require.Len(t, st.Holders, 2)
 	for _, h := range st.Holders {
 		t.full(long, h.TTL)
-		h.TTL = 0
+		if !h.Since.IsZero() {
+			require.WithinRange(t, h.Since, began.Add(-limit), granted.Add(limit))
+		}
+		h.TTL, h.Since = 0, time.Time{}
 		want := backend.SharedHolder{Session: a.id, Epoch: a.epoch, Units: 4, Under: a.under, Limit: 9}
 		if h.Session == b.id {
 			want = backend.SharedHolder{Session: b.id, Epoch: b.epoch, Units: 4, Under: b.under, Limit: 10}

@@ -45,22 +45,22 @@ func TestInspectAndListShowSharedHolds(t *testing.T) {
 	assert.Equal(t, `name  prices
 kind  rwlock
 state  read-locked
-session  <session>, read, lease <ttl>
-session  <session>, read, lease <ttl>
+session  <session>, read, lease <ttl>, since <time> (<age>)
+session  <session>, read, lease <ttl>, since <time> (<age>)
 last token  <token>
 waiting  1 <session>
 `, look(t, 0, "inspect", "prices", "--redis", url))
-	assert.Equal(t, `{"name":"table","locked":true,"owner":"","session":"","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],`+
-		`"kind":"rwlock","holders":[{"session":"<session>","mode":"write","permits":0,"ttl_ms":<ttl>}]}`+"\n",
+	assert.Equal(t, `{"name":"table","locked":true,"owner":"","session":"","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>",`+
+		`"kind":"rwlock","holders":[{"session":"<session>","mode":"write","permits":0,"ttl_ms":<ttl>,"since":"<time>"}]}`+"\n",
 		look(t, 0, "inspect", "table", "--json", "--redis", url))
-	assert.Equal(t, `{"name":"jobs","locked":true,"owner":"","session":"","holds":2,"ttl_ms":<ttl>,"token":<token>,"waiting":[],`+
-		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>}]}`+"\n",
+	assert.Equal(t, `{"name":"jobs","locked":true,"owner":"","session":"","holds":2,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>",`+
+		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>,"since":"<time>"}]}`+"\n",
 		look(t, 0, "inspect", "jobs", "--json", "--redis", url))
 	assert.Equal(t, `NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING
 deploy  ~one  <session>  <age>  1  <ttl>  <token>  0
-jobs  2 of 3 permits held  <session>  -  2  <ttl>  <token>  0
-prices  read-locked  2 sessions  -  2  <ttl>  <token>  1
-table  write-locked  <session>  -  1  <ttl>  <token>  0
+jobs  2 of 3 permits held  <session>  <age>  2  <ttl>  <token>  0
+prices  read-locked  2 sessions  <age>  2  <ttl>  <token>  1
+table  write-locked  <session>  <age>  1  <ttl>  <token>  0
 `, look(t, 0, "list", "--redis", url))
 }
 
@@ -79,8 +79,8 @@ func TestWatchFollowsASemaphore(t *testing.T) {
 	step(2)
 	r.signal(syscall.SIGINT)
 	r.exits(0)
-	assert.Equal(t, `<time>  2 of 3 permits held by session <session> (2), last token <token>, 0 waiting
-<time>  3 of 3 permits held by session <session> (3), last token <token>, 0 waiting
+	assert.Equal(t, `<time>  2 of 3 permits held by session <session> (permits: 2) for <age>, last token <token>, 0 waiting
+<time>  3 of 3 permits held by session <session> (permits: 3) for <age>, last token <token>, 0 waiting
 `, even(r.stdout.String()))
 }
 
@@ -102,6 +102,6 @@ func TestListLeavesOutTheLockOfConditions(t *testing.T) {
 	_, err := l.NewCondition("full").AwaitFor(t.Context(), time.Millisecond)
 	require.NoError(t, err)
 	assert.Equal(t, `NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING
-{shop}table  write-locked  <session>  -  1  <ttl>  <token>  0
+{shop}table  write-locked  <session>  <age>  1  <ttl>  <token>  0
 `, look(t, 0, "list", "--all", "--redis", url))
 }

@@ -64,7 +64,7 @@ func TestReadersRunTogetherAndAWriterAlone(t *testing.T) {
 	for _, flag := range []string{"-s", "-x"} {
 		r := answered(t, url, "run", "-n", flag, "prices", "--", "true")
 		r.exits(exitNotAcquired)
-		assert.Regexp(t, `lock prices was not acquired: write-locked by session \S+\n`, r.stderr.String())
+		assert.Regexp(t, `lock prices was not acquired: write-locked by session \S+ for \d+ s\n`, r.stderr.String())
 	}
 	endWriter()
 	// No session lingers: what a run had is free when the run has ended.
@@ -84,7 +84,7 @@ func TestOnlySoManyRunAsThereArePermits(t *testing.T) {
 	}
 	third := answered(t, url, "run", "-w", "0.8", "-E", "3", "--permits", "2", "jobs", "--", "true")
 	third.exits(3)
-	assert.Regexp(t, `lock jobs was not acquired: 2 of 2 permits held by session \S+ \(1\), session \S+ \(1\)\n`, third.stderr.String())
+	assert.Regexp(t, `lock jobs was not acquired: 2 of 2 permits held by session \S+ \(permits: 1\) for \d+ s, session \S+ \(permits: 1\) for \d+ s\n`, third.stderr.String())
 	ends[0]()
 	answered(t, url, "run", "-n", "--permits", "2", "jobs", "--", "true").exits(0)
 	ends[1]()
@@ -270,7 +270,7 @@ func TestATerminalShowsWhichSessionsShareALock(t *testing.T) {
 	require.NoError(t, writer.Lock(t.Context()))
 	r := newRun(t, url, "run", "-x", "prices", "--", "true")
 	startOnTerminal(t, r)
-	r.says("relock: waiting for prices, held by session " + s.ID() + "\r\n")
+	r.says("relock: waiting for prices, held by session " + s.ID() + " for ")
 	require.NoError(t, readers.RUnlock(t.Context()))
 	r.exits(0)
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type status struct {
 	Token    uint64   `json:"token"`   // of the last holder
 	Waiting  []string `json:"waiting"` // sessions, longest first
 	Note     string   `json:"note,omitempty"`
-	Since    string   `json:"since,omitempty"` // when the holder got it, UTC; "" if that is not known
+	Since    string   `json:"since,omitempty"` // when the holder got it, or the first of several, UTC; "" if that is not known
 	*shared           // of a read-write lock or a semaphore
 }
 
@@ -57,36 +58,52 @@ func newStatus(name string, st reentrant.State) status {
 	if st.TTL < 0 {
 		ttl = -1
 	}
-	since := ""
-	if !st.Since.IsZero() {
-		since = st.Since.UTC().Format(stamp)
-	}
 	return status{
 		Name: name, Locked: st.Locked, Unlocked: st.Unlocked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
-		Note: st.Note, Since: since,
+		Note: st.Note, Since: stampOf(st.Since),
 	}
 }
 
 // stamp is the form of a time.
 const stamp = "2006-01-02T15:04:05.000Z07:00"
 
-// heldFor formats for how long the lock has been held; "-" if that is not known.
-func (s status) heldFor() string {
-	since, err := time.Parse(stamp, s.Since)
-	if err != nil {
-		return "-"
+// stampOf formats a time; "" if it is not known.
+func stampOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	return inWords(max(time.Since(since), 0))
+	return t.UTC().Format(stamp)
 }
 
-// held formats the holder of a plain lock, and for how long it has had the lock.
-func (s status) held() string {
-	text := fmt.Sprintf("%s by owner %s of session %s", s.state(), shown(s.Owner), shown(s.Session))
-	if s.Since != "" {
-		text += " for " + s.heldFor()
+// age returns how long ago a stamp was.
+func age(since string) (_ time.Duration, known bool) {
+	at, err := time.Parse(stamp, since)
+	return max(time.Since(at), 0), err == nil
+}
+
+// forHowLong formats the age of a stamp as the end of a clause; "" if it is not known.
+func forHowLong(since string) string {
+	if d, known := age(since); known {
+		return " for " + inWords(d)
 	}
-	return text
+	return ""
+}
+
+// heldFor formats for how long the lock has been held; "-" if that is not known.
+func (s status) heldFor() string {
+	return cmp.Or(strings.TrimPrefix(forHowLong(s.Since), " for "), "-")
+}
+
+// by formats who holds the lock, as reentrant.Holder does, and for how long.
+func (s status) by() string { return s.holders(forHowLong) }
+
+// holders formats who holds the lock, with what is to be said of their stamps.
+func (s status) holders(said func(since string) string) string {
+	if s.shared != nil {
+		return s.sessions(said)
+	}
+	return fmt.Sprintf("owner %s of session %s", shown(s.Owner), shown(s.Session)) + said(s.Since)
 }
 
 // state says how a plain lock is taken.
@@ -103,15 +120,23 @@ func (s status) same(other status) bool {
 		s.Token == other.Token && s.Note == other.Note && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
+// sameHolder reports whether two states have the same holder, with the same note. nil is that of no state.
+func (s *status) sameHolder(other *status) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return s.Owner == other.Owner && s.Session == other.Session && s.Note == other.Note && s.shared.same(other.shared)
+}
+
 // line formats the state in one line, without the name.
 func (s status) line() string {
 	if !s.Locked {
 		return fmt.Sprintf("free, last token %d, %d waiting", s.Token, len(s.Waiting))
 	}
 	if s.shared != nil {
-		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.holders(), s.Token, len(s.Waiting))
+		return fmt.Sprintf("%s by %s, last token %d, %d waiting", s.use(), s.by(), s.Token, len(s.Waiting))
 	}
-	return fmt.Sprintf("%s, %s, token %d, %d waiting%s", s.held(), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
+	return fmt.Sprintf("%s by %s, %s, token %d, %d waiting%s", s.state(), s.by(), counted(s.Holds, "hold"), s.Token, len(s.Waiting), s.noted())
 }
 
 // counted formats a number of things.
@@ -195,9 +220,9 @@ func (s status) reason() string {
 	case !s.Locked:
 		return ""
 	case s.shared != nil:
-		return fmt.Sprintf(": %s by %s", s.use(), s.holders())
+		return fmt.Sprintf(": %s by %s", s.use(), s.by())
 	}
-	return ": it is " + s.held() + s.noted()
+	return ": it is " + s.state() + " by " + s.by() + s.noted()
 }
 
 // heldBy reports whether a session has the lock, or a part of it.

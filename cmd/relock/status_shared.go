@@ -25,6 +25,7 @@ type sharedHolder struct {
 	Mode    string `json:"mode"`    // "read", "write" or "permits"
 	Permits int    `json:"permits"` // of a semaphore
 	TTL     int64  `json:"ttl_ms"`
+	Since   string `json:"since,omitempty"` // when it was last granted a part, UTC; "" if that is not known
 }
 
 const (
@@ -50,13 +51,16 @@ func newSharedStatus(name string, st reentrant.SharedState) status {
 		s.allow(h.Limit)
 		s.Holds += max(holder.Permits, 1)
 		s.TTL = max(s.TTL, holder.TTL)
+		if s.Since == "" || holder.Since != "" && holder.Since < s.Since {
+			s.Since = holder.Since
+		}
 	}
 	slices.SortFunc(s.Holders, func(a, b sharedHolder) int { return cmp.Compare(a.Session, b.Session) })
 	return s
 }
 
 func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
-	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds()}
+	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds(), Since: stampOf(h.Since)}
 	switch {
 	case kind == kindSemaphore:
 		holder.Mode, holder.Permits = "permits", h.Units
@@ -73,13 +77,13 @@ func (s *shared) allow(limit int) {
 	}
 }
 
-// same reports whether two states differ in nothing but the leases.
+// same reports whether two states differ in nothing but the leases and the times.
 func (s *shared) same(other *shared) bool {
 	if s == nil || other == nil {
 		return s == other
 	}
 	return s.Kind == other.Kind && s.Limit == other.Limit && slices.EqualFunc(s.Holders, other.Holders, func(a, b sharedHolder) bool {
-		a.TTL, b.TTL = 0, 0
+		a.TTL, b.TTL, a.Since, b.Since = 0, 0, "", ""
 		return a == b
 	})
 }
@@ -102,15 +106,15 @@ func (s *shared) use() string {
 // writing reports whether a session has the write side.
 func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode == "write" }
 
-// holders lists the sessions that hold a part, for a line of text.
-func (s *shared) holders() string {
+// sessions lists the sessions that hold a part, with what is to be said of their stamps, for a line of text.
+func (s *shared) sessions(said func(since string) string) string {
 	var names []string
 	for _, h := range s.Holders {
 		name := "session " + shown(h.Session)
 		if h.Permits > 0 {
-			name += fmt.Sprintf(" (%d)", h.Permits)
+			name += fmt.Sprintf(" (permits: %d)", h.Permits)
 		}
-		names = append(names, name)
+		names = append(names, name+said(h.Since))
 	}
 	return strings.Join(names, ", ")
 }
@@ -137,6 +141,10 @@ func (s *shared) print(w io.Writer) {
 		if h.Permits > 0 {
 			what = counted(h.Permits, "permit")
 		}
-		fmt.Fprintf(w, "session\t%s, %s, lease %v\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond)
+		since := ""
+		if h.Since != "" {
+			since = fmt.Sprintf(", since %s (%s)", h.Since, strings.TrimPrefix(forHowLong(h.Since), " for "))
+		}
+		fmt.Fprintf(w, "session\t%s, %s, lease %v%s\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond, since)
 	}
 }

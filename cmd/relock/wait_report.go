@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"time"
-
-	"github.com/relock-go/relock/reentrant"
 )
 
 // A waitReporter prints what a hold waits for: the lock's holder, or that Redis does not answer. On a terminal it
@@ -19,10 +17,9 @@ type waitReporter struct {
 	hold     *hold
 	terminal bool
 	every    time.Duration // interval between two looks at Redis
-	clock    *redisClock
 	began    time.Time
 
-	last   string // what was reported last, without the durations
+	last   *status // that was reported last; nil: that Redis does not answer
 	lastAt time.Time
 }
 
@@ -34,7 +31,7 @@ const (
 )
 
 func newWaitReporter(h *hold) *waitReporter {
-	b := &waitReporter{hold: h, terminal: isTerminal(h.stderr), every: logAsk, clock: &redisClock{server: h.server}, began: time.Now()}
+	b := &waitReporter{hold: h, terminal: isTerminal(h.stderr), every: logAsk, began: time.Now()}
 	if b.terminal {
 		b.every = terminalAsk
 	}
@@ -54,50 +51,36 @@ func (r *waitReporter) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			r.say("", func() { r.sayOutage(err) })
+			r.say(nil, func() { r.sayOutage(err) })
 		case st.others(r.hold.session.ID()):
-			age, known := r.age(ctx, st)
-			r.say(st.Session+" "+holderOf(st)+" "+st.Note, func() { r.sayHolder(st, age, known) })
+			r.say(&st, func() { r.sayHolder(st) })
 		}
 	}
 }
 
 // say calls how if what differs from the last report, or if that was long ago.
-func (r *waitReporter) say(what string, how func()) {
-	if !r.lastAt.IsZero() && what == r.last && time.Since(r.lastAt) < repetition {
+func (r *waitReporter) say(what *status, how func()) {
+	if !r.lastAt.IsZero() && what.sameHolder(r.last) && time.Since(r.lastAt) < repetition {
 		return
 	}
 	r.last, r.lastAt = what, time.Now()
 	how()
 }
 
-// age returns how long the holder has had the lock. It is computed from the token, so it is not known for readers and
-// permits.
-func (r *waitReporter) age(ctx context.Context, st status) (age time.Duration, known bool) {
-	if st.shared != nil && !st.writing() {
-		return 0, false
-	}
-	return r.clock.since(ctx, reentrant.Token(st.Token))
-}
-
 // sayHolder reports the holder, its note and, if known, how long it has held the lock.
-func (r *waitReporter) sayHolder(st status, age time.Duration, known bool) {
-	name, holder := r.hold.lock.Name(), holderOf(st)
-	switch {
-	case r.terminal && known:
-		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, held by %s for %s%s\n", shown(name), holder, inWords(age), st.noted())
-	case r.terminal:
-		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, held by %s%s\n", shown(name), holder, st.noted())
-	default:
-		attrs := []any{"holder", holder}
-		if st.Note != "" {
-			attrs = append(attrs, "note", st.Note)
-		}
-		if known {
-			attrs = append(attrs, "held_for", age.Round(time.Millisecond))
-		}
-		r.log(slog.LevelInfo, attrs...)
+func (r *waitReporter) sayHolder(st status) {
+	if r.terminal {
+		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, %s by %s%s\n", shown(r.hold.lock.Name()), st.state(), st.by(), st.noted())
+		return
 	}
+	attrs := []any{"holder", st.holders(func(string) string { return "" })}
+	if st.Note != "" {
+		attrs = append(attrs, "note", st.Note)
+	}
+	if d, known := age(st.Since); known {
+		attrs = append(attrs, "held_for", d.Round(time.Millisecond))
+	}
+	r.log(slog.LevelInfo, attrs...)
 }
 
 // sayOutage reports that Redis does not answer.

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
-	"github.com/relock-go/relock/reentrant"
 )
 
 func TestATerminalShowsTheHolder(t *testing.T) {
@@ -25,7 +22,7 @@ func TestATerminalShowsTheHolder(t *testing.T) {
 	heldToken(holder)
 	r := newRun(t, url, "run", "deploy", "--", "echo", "ready")
 	startOnTerminal(t, r)
-	r.says("relock: waiting for deploy, held by " + hostname() + " (pid " + strconv.Itoa(holder.cmd.Process.Pid) + ") for ")
+	r.says("relock: waiting for deploy, held by owner ~" + ownerName(hostname(), holder.cmd.Process.Pid) + " of session ")
 	assert.Regexp(t, `for \d+ (s|min)\r?\n`, r.stdout.String())
 
 	// The next holder is reported, too.
@@ -47,9 +44,9 @@ func TestATerminalShowsTheNextHolder(t *testing.T) {
 	eventually(t, func() bool { return len(state(t, first, "lock").Waiting) == 1 }, "the session does not wait")
 	r := newRun(t, url, "run", "lock", "--", "true")
 	startOnTerminal(t, r)
-	r.says("relock: waiting for lock, held by one")
+	r.says("relock: waiting for lock, held by owner ~one of session " + first.ID() + " for ")
 	release()
-	r.says(`relock: waiting for lock, held by "two words"`)
+	r.says(`relock: waiting for lock, held by owner "~two words" of session ` + second.ID())
 	(<-next)()
 	r.exits(0)
 }
@@ -60,7 +57,7 @@ func TestALogHasARecordOfTheHolder(t *testing.T) {
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "alice")
 	r := start(t, url, "run", "lock", "--", "true")
-	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder=alice held_for=\S+s$`)
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder="owner ~alice of session ` + s.ID() + `" held_for=\S+s$`)
 	eventually(t, func() bool { return record.MatchString(r.stderr.String()) }, "the log has no record")
 	release()
 	r.exits(0)
@@ -73,7 +70,7 @@ func TestAnOutageIsReportedDuringAWait(t *testing.T) {
 	holdLock(t, s, "lock", "alice")
 	r := newRun(t, promptly(server.URL()), "run", "lock", "--", "true")
 	startOnTerminal(t, r)
-	r.says("relock: waiting for lock, held by alice")
+	r.says("relock: waiting for lock, held by owner ~alice of session ")
 	server.Freeze()
 	r.says("relock: waiting for lock, but Redis does not answer: ")
 	server.Thaw()
@@ -87,18 +84,6 @@ func TestNothingIsPrintedAboutAFreeLock(t *testing.T) {
 	assert.Empty(t, r.stderr.String())
 }
 
-func TestHoldersAreNamed(t *testing.T) {
-	t.Parallel()
-	for owner, want := range map[string]string{
-		"~" + ownerName("web-3", 812): "web-3 (pid 812)",
-		"~job 17":                     `"job 17"`,
-		"~web-3:812":                  "web-3:812",
-		"17":                          "session 5bdd",
-	} {
-		assert.Equal(t, want, holderOf(status{Locked: true, Session: "5bdd", Owner: owner}))
-	}
-}
-
 func TestDurationsInWords(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
@@ -107,24 +92,6 @@ func TestDurationsInWords(t *testing.T) {
 	} {
 		assert.Equal(t, want, inWords(d), fmt.Sprint(d))
 	}
-}
-
-func TestTheAgeOfATokenIsByTheClockOfRedis(t *testing.T) {
-	t.Parallel()
-	asked := time.Now()
-	elsewhere := asked.Add(-time.Hour) // this machine's clock is an hour ahead
-	c := &redisClock{redis: elsewhere, local: asked}
-	age, known := c.since(t.Context(), reentrant.Token(elsewhere.Add(-14*time.Second).UnixMicro()))
-	assert.True(t, known)
-	assert.GreaterOrEqual(t, age, 14*time.Second)
-	assert.Less(t, age, 30*time.Minute)
-	_, known = c.since(t.Context(), reentrant.Token(elsewhere.Add(time.Hour).UnixMicro()))
-	assert.False(t, known, "the age of a token that is ahead of the clock is not known")
-
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, known = (&redisClock{server: &server{Redis: "redis://127.0.0.1:1"}}).since(ended, 1)
-	assert.False(t, known, "Redis does not reply")
 }
 
 func TestOnlyATerminalIsATerminal(t *testing.T) {

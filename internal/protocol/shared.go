@@ -32,6 +32,7 @@ type Entry struct {
 	First   backend.Token // under which it has the units
 	Under   backend.Token // under which it got the first of them: it stays while the session has any
 	Limit   int           // of its last request
+	Got     Instant       // when it was last granted units: only Inspect looks at it
 	Asked   uint64        // order of the try that the session was asked for, until it answers, or has no units
 	Place   Place
 }
@@ -206,7 +207,8 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	for _, e := range places {
 		if e.Units > 0 && now <= e.Until {
 			st.Holders = append(st.Holders, backend.SharedHolder{
-				Session: e.Session, Epoch: e.Epoch, Units: e.Units, Under: e.Under, Limit: e.Limit, TTL: e.Until - now})
+				Session: e.Session, Epoch: e.Epoch, Units: e.Units, Under: e.Under, Limit: e.Limit, TTL: e.Until - now,
+				Since: Given(clockToken(e.Got), now)})
 		}
 		if p := e.Place; p.Order > 0 && now <= p.Deadline {
 			st.Waiting = append(st.Waiting, backend.SharedWaiter{

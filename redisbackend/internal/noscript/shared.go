@@ -227,15 +227,15 @@ func numbers(words []string, least int64) (n []int64, ok bool) {
 const noTry = -1
 
 // parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
-// asked"; false if it is none. How many answers are pending follows from the other entries.
+// asked got"; false if it is none. How many answers are pending follows from the other entries.
 func parseEntry(session, raw string) (protocol.Entry, bool) {
 	n, ok := numbers(strings.Fields(raw), noTry)
-	if !ok || len(n) != 17 {
+	if !ok || len(n) != 18 {
 		return protocol.Entry{}, false
 	}
 	return protocol.Entry{
 		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: micros(n[2]), Memory: micros(n[3]),
-		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]), Got: micros(n[17]),
 		Place: protocol.Place{
 			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]), TTL: time.Duration(n[11]) * time.Millisecond,
 			Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: micros(n[14]), Try: n[15] != noTry,
@@ -248,9 +248,9 @@ func writeEntry(s *protocol.Shared, e *protocol.Entry) string {
 	if p.Try {
 		pending = s.Pending(e)
 	}
-	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
+	return fmt.Sprintf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d", e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(),
 		e.First, e.Under, e.Limit, p.Order, p.Want, p.Least, p.Deadline.Microseconds(), wire.Millis(p.TTL), p.Tokens, p.Seen,
-		p.Since.Microseconds(), pending, e.Asked)
+		p.Since.Microseconds(), pending, e.Asked, e.Got.Microseconds())
 }
 
 func writeSummary(s *protocol.Shared) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
@@ -148,11 +149,13 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 		session, epoch := l.word(), uint64(l.number())
 		units, under := int(l.number()), backend.Token(l.number())
 		ttl, limit := time.Duration(l.number())*time.Microsecond, int(l.number())
+		p := place{l.number(), backend.SharedWaiter{Session: session, Epoch: epoch, Want: int(l.number()), Least: int(l.number()), Limit: limit}}
+		got := backend.Token(l.number())
 		if units > 0 {
 			st.Holders = append(st.Holders, backend.SharedHolder{
-				Session: session, Epoch: epoch, Units: units, Under: under, Limit: limit, TTL: ttl})
+				Session: session, Epoch: epoch, Units: units, Under: under, Limit: limit, TTL: ttl,
+				Since: protocol.Given(got, protocol.Instant(at.Stamp)*time.Microsecond)})
 		}
-		p := place{l.number(), backend.SharedWaiter{Session: session, Epoch: epoch, Want: int(l.number()), Least: int(l.number()), Limit: limit}}
 		if p.order > 0 {
 			places = append(places, p)
 		}

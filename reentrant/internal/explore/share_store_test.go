@@ -279,7 +279,8 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 		want = replyText(reply, err, now)
 	}
 	got := s.script(m, now, c)
-	res.after = s.save(now)
+	var left map[string]string
+	left, res.after = s.save(now)
 	slices.Sort(said)
 	slices.Sort(s.said)
 	switch {
@@ -288,7 +289,7 @@ func (s *shareStore) both(m *sharedMemory, now tick, c shareCall) (res shareResu
 	case !slices.Equal(s.said, said):
 		res.bad = fmt.Sprintf("the script sends\n%s\npackage protocol\n%s", strings.Join(s.said, "\n"), strings.Join(said, "\n"))
 	default:
-		res.bad = res.after.agrees(&sh, now, name)
+		res.bad = res.after.agrees(left, &sh, now, name)
 	}
 	if res.bad == "" && res.after != m {
 		res.bad = res.after.sound()
@@ -338,19 +339,23 @@ func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
 	return strings.Join(answer, " ")
 }
 
-// save returns what Redis has as a memory.
-func (s *shareStore) save(now tick) *sharedMemory {
-	var fields map[string]string
+// save returns what Redis has, and that as a memory: without the times at which units were granted, since no rule asks for
+// them.
+func (s *shareStore) save(now tick) (left map[string]string, m *sharedMemory) {
+	fields := map[string]string{}
 	for p := range slices.Chunk(s.do("HGETALL", s.key).([]any), 2) {
-		if fields == nil {
-			fields = map[string]string{}
-		}
 		fields[p[0].(string)] = p[1].(string)
 	}
-	if fields == nil {
-		return s.intern(nil, 0)
+	if len(fields) == 0 {
+		return nil, s.intern(nil, 0)
 	}
-	return s.intern(fields, expiry(now, s.do("PTTL", s.key).(int)))
+	left = maps.Clone(fields)
+	for f, text := range fields {
+		if f != "=" && f[0] != '#' {
+			fields[f] = text[:strings.LastIndexByte(text, ' ')] + " 0"
+		}
+	}
+	return left, s.intern(fields, expiry(now, s.do("PTTL", s.key).(int)))
 }
 
 // read parses the fields.
@@ -401,7 +406,7 @@ func parseInts(text string) (n []int64) {
 func parseShare(session string, n []int64) protocol.Entry {
 	return protocol.Entry{
 		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: instantAt(n[2]), Memory: instantAt(n[3]),
-		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]), Got: instantAt(n[17]),
 		Place: protocol.Place{Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: instantAt(n[10]),
 			TTL: time.Duration(n[11]) * time.Millisecond, Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: instantAt(n[14]), Try: n[15] >= 0},
 	}
@@ -414,13 +419,12 @@ func entryText(s *protocol.Shared, e *protocol.Entry) string {
 		pending = s.Pending(e)
 	}
 	return fmt.Sprint(e.Epoch, e.Units, e.Until.Microseconds(), e.Memory.Microseconds(), e.First, e.Under, e.Limit, p.Order, p.Want, p.Least,
-		p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen, p.Since.Microseconds(), pending, e.Asked)
+		p.Deadline.Microseconds(), p.TTL.Milliseconds(), p.Tokens, p.Seen, p.Since.Microseconds(), pending, e.Asked, e.Got.Microseconds())
 }
 
-// agrees returns how a memory differs from that of package protocol after the same call, "" if it does not. For a while
-// the script may keep empty entries that package protocol has already deleted.
-func (m *sharedMemory) agrees(s *protocol.Shared, now tick, caller string) string {
-	left := maps.Clone(m.fields)
+// agrees returns how a memory, of which the script has left these fields, differs from that of package protocol after the
+// same call, "" if it does not. For a while the script may keep empty entries that package protocol has already deleted.
+func (m *sharedMemory) agrees(left map[string]string, s *protocol.Shared, now tick, caller string) string {
 	for i := range s.Entries {
 		e := &s.Entries[i]
 		if want := entryText(s, e); left[e.Session] != want {

@@ -59,14 +59,14 @@ func (h *Handle) watchWait(ctx context.Context, asked wish) *core.LongWait {
 // otherHolders returns the other sessions that have units.
 func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Holder) {
 	for _, u := range st.Holders {
-		h := core.Holder{Session: u.Session, Mode: core.ModeRead}
+		h := core.Holder{Session: u.Session, Mode: core.ModeRead, Since: u.Since}
 		switch {
 		case u.Session == s.ID:
 			continue
 		case st.Kind == backend.Permits:
 			h.Mode, h.Permits = core.ModePermits, u.Units
 		case u.Units == backend.AllUnits:
-			h.Mode, h.Since = core.ModeWrite, core.TimeOf(u.Under)
+			h.Mode = core.ModeWrite
 		}
 		holders = append(holders, h)
 	}

@@ -47,7 +47,7 @@ me = entry(session)
 if not me then
   me = {session = session, epoch = '-1', units = 0, till = 0, memory = 0, first = 0, under = 0, limit = limit,
     order = 0, want = 0, least = 0, deadline = 0, grant = '0', tokens = '0', seen = '0', since = 0, pending = -1,
-    asked = 0}
+    asked = 0, got = '0'}
   entries[session] = me
 end
 mark(me)

@@ -4,7 +4,7 @@
 -- ARGV  none
 -- Returns  {now, kind or "", token, then of each session with live units or a live place: session, epoch, units,
 --          the token under which it got the first of them, what is left of their lease in us, limit, order of its place
---          or 0, want, least}
+--          or 0, want, least, when it was last granted units}
 --          or the error WRONGTYPE: the name is that of another kind of lock
 -- Keeps    everything.
 -- Twice    the same reply.
@@ -26,7 +26,7 @@ for i = 1, #raw, 2 do
     local units = now <= e.till and e.units or 0
     local order = now <= e.deadline and e.order or 0
     if units > 0 or order > 0 then
-      local found = {e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least}
+      local found = {e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least, tonumber(e.got)}
       for _, x in ipairs(found) do
         answer[#answer + 1] = x
       end

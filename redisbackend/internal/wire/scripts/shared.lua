@@ -12,7 +12,7 @@
 --                      told           the most units that a session may believe it can keep while others wait
 --                  "#" order -> session, of each place
 --                  session -> "epoch units until memory first under limit order want least deadline grant tokens seen
---                              since pending asked"
+--                              since pending asked got"
 --                      units, until   what the session has, and when its lease is over
 --                      memory         the entry is kept until then: a copy of an older epoch may still be under way
 --                      first          the token under which it has its units; 0 with none
@@ -22,27 +22,28 @@
 --                      since          when it was taken
 --                      pending        of a try's place: how many sessions have not answered yet; else -1
 --                      asked          the order of the try that this session was asked for, until it answers; else 0
+--                      got            when the session was last granted units; share_inspect shows it, no rule asks for it
 -- Tokens are even. A writer has a block: first, first + 2 and so on, up to the record's token.
 
 local ALL = 2147483647
-local FORMAT = '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %s %s %.0f %.0f %.0f'
-local PATTERN = '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+)$'
+local FORMAT = '%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %s %s %.0f %.0f %.0f %s'
+local PATTERN = '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$'
 local SUMMARY = '^([rp]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 
 -- read returns a session's entry, or nil if the text is none.
 local function read(session, raw)
   local epoch, units, till, memory, first, under, limit, order, want, least, deadline, grant, tokens, seen, since, pending,
-    asked = string.match(raw, PATTERN)
+    asked, got = string.match(raw, PATTERN)
   if not epoch then return nil end
   return {session = session, epoch = epoch, units = tonumber(units), till = tonumber(till), memory = tonumber(memory),
     first = tonumber(first), under = tonumber(under), limit = tonumber(limit), order = tonumber(order),
     want = tonumber(want), least = tonumber(least), deadline = tonumber(deadline), grant = grant, tokens = tokens, seen = seen,
-    since = tonumber(since), pending = tonumber(pending), asked = tonumber(asked)}
+    since = tonumber(since), pending = tonumber(pending), asked = tonumber(asked), got = got}
 end
 
 local function write(e)
   return string.format(FORMAT, e.epoch, e.units, e.till, e.memory, e.first, e.under, e.limit, e.order, e.want, e.least,
-    e.deadline, e.grant, e.tokens, e.seen, e.since, e.pending, e.asked)
+    e.deadline, e.grant, e.tokens, e.seen, e.since, e.pending, e.asked, e.got)
 end
 
 -- isplace reports whether a field of the record is a place of the queue.

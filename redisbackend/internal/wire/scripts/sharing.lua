@@ -176,6 +176,7 @@ end
 local function give(e, units, n, above)
   local had = e.units
   change(e, units, e.order)
+  e.got = text(now)
   if s.kind == 'r' and units == ALL then
     e.first = draw(tonumber(n), tonumber(above))
   else
