@@ -42,7 +42,7 @@ simulate: ## processes under random faults in virtual time (HOURS=100), one or t
 bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 1h work
 
-BUDGET = -rounds 5 -duration 700ms -only registered,cohort,rueidislock-1,redsync,redislock-exponential
+BUDGET = -rounds 5 -duration 700ms -only relock,cohort,rueidislock-1,redsync,redislock-exponential
 
 bench-budget: ## docs/performance.md on one CPU and on two, then README's numbers: 15 minutes of a quiet machine
 	go build -o bench/report/bench ./bench

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -61,9 +62,9 @@ func text(t *testing.T, log *os.File) string {
 func TestARunFromEndToEnd(t *testing.T) {
 	needRedis(t)
 	out := t.TempDir()
-	contenders, workloads, cells := "redsync,registered", "uncontended,reentrant,fresh-2x20", 5
+	contenders, workloads, cells := "redsync,relock", "uncontended,reentrant,fresh-2x20", 5
 	if testsize.Full() {
-		contenders, workloads, cells = "redsync,registered,cohort", "uncontended,2x20,reentrant,fresh-2x20,own,many", 17
+		contenders, workloads, cells = "redsync,relock,cohort", "uncontended,2x20,reentrant,fresh-2x20,own,many", 17
 	}
 	var stdout bytes.Buffer
 	stderr := newLog(t)
@@ -84,12 +85,37 @@ func TestARunFromEndToEnd(t *testing.T) {
 			}
 		}
 	}
-	registered, _ := r.Cell("uncontended", "registered")
-	assert.InDelta(t, 2, registered.Range(result.Commands).Least, 0.2, "other commands of the contender's client can only add to the count")
-	once, _ := r.Cell("fresh-2x20", "registered")
+	relock, _ := r.Cell("uncontended", "relock")
+	assert.InDelta(t, 2, relock.Range(result.Commands).Least, 0.2, "other commands of the contender's client can only add to the count")
+	once, _ := r.Cell("fresh-2x20", "relock")
 	assert.InDelta(t, 2, once.Range(result.Commands).Least, 0.2, "each section locks a name that is free")
 	assert.InDelta(t, 1, once.Range(result.Keys).Most, 0.2, "each name leaves its record for a while")
 	assert.FileExists(t, filepath.Join(out, report.Page))
+}
+
+// An interrupt ends the measurements, and the report has those that were done.
+func TestAnInterruptedRunWritesItsReport(t *testing.T) {
+	needRedis(t)
+	out, stderr := t.TempDir(), newLog(t)
+	opts, err := parseOptions([]string{"-rounds", "100", "-duration", "100ms", "-only", "relock", "-workloads", "uncontended,2x20", "-out", out}, stderr)
+	require.NoError(t, err)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan error, 1)
+	var stdout bytes.Buffer
+	go func() { ended <- benchmark(ctx, opts, &stdout, stderr) }()
+	require.Eventually(t, func() bool {
+		said, err := os.ReadFile(stderr.Name())
+		return err == nil && strings.Contains(string(said), "1/200")
+	}, testsize.Patience(time.Minute), 10*time.Millisecond)
+	interrupt()
+	require.ErrorIs(t, <-ended, errInterrupted)
+	r, err := result.Load(filepath.Join(out, report.Data))
+	require.NoError(t, err)
+	_, ok := r.Cell("uncontended", "relock")
+	assert.True(t, ok)
+	assert.FileExists(t, filepath.Join(out, report.Page))
+	assert.Contains(t, stdout.String(), report.Page)
 }
 
 // The overlaps column works: without a lock there are overlaps, and the exit status shows them.

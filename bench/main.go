@@ -2,7 +2,7 @@
 //
 //	go run ./bench                       # all of it, a quarter of an hour; the report is in bench/report
 //	go run ./bench -quick                # a first look, two minutes
-//	go run ./bench -only registered,cohort -workloads 5x20,1x100
+//	go run ./bench -only relock,cohort -workloads 5x20,1x100
 //	go run ./bench -only rwlock -workloads rw-99 # with the commands that 5 x 20 goroutines sent, at 99 % reads
 //	go run ./bench -readme               # write README.md's part and docs/bench from the report
 //
@@ -26,6 +26,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/relock-go/relock/bench/internal/report"
@@ -83,7 +84,11 @@ var errOverlaps = errors.New("FAILED: some lock had two holders at once, or a se
 
 func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	r, err := measure(ctx, opts, stderr)
-	if err != nil {
+	interrupted := ctx.Err() != nil && r != nil && len(r.Cells) > 0
+	switch {
+	case interrupted:
+		r.Workloads = slices.DeleteFunc(r.Workloads, func(w result.Workload) bool { return len(r.Of(w.Name)) == 0 })
+	case err != nil:
 		return err
 	}
 	if err := r.WriteTable(stdout); err != nil {
@@ -97,8 +102,14 @@ func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 		return err
 	}
 	fmt.Fprintf(stdout, "\nThe report is %s/%s.\n", opts.out, report.Page)
+	if interrupted {
+		return errors.Join(verdict(r), errInterrupted)
+	}
 	return verdict(r)
 }
+
+// errInterrupted reports that the report has only some of the measurements.
+var errInterrupted = errors.New("interrupted: the report has what was measured until then")
 
 func verdict(r *result.Result) error {
 	if r.Overlaps() > 0 {

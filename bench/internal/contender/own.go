@@ -18,7 +18,7 @@ var own = []Contender{
 		Own: true, Reentrant: true, Open: openDirect},
 	{Name: "budget-1", About: "Relock, WithTurn(1, 0): every other hold goes to a waiting process",
 		Own: true, Reentrant: true, Open: session(reentrant.WithTurn(1, 0))},
-	{Name: "registered", About: "Relock, defaults",
+	{Name: "relock", About: "Relock, defaults",
 		Own: true, Reentrant: true, Open: session()},
 	{Name: "async", About: "Relock, WithAsyncUnlock()",
 		Own: true, Reentrant: true, Open: session(reentrant.WithAsyncUnlock())},

@@ -23,7 +23,7 @@ const shown = "commands"
 
 // compared are the contenders in the README's table: the fastest setting of each peer, and the modes of Relock. The
 // report has all of them.
-var compared = []string{"rueidislock-1", "redsync", "redislock-exponential", "registered", "cohort", "cohort-linger"}
+var compared = []string{"rueidislock-1", "redsync", "redislock-exponential", "relock", "cohort", "cohort-linger"}
 
 // columns are the metrics in the README's table.
 var columns = []result.Metric{
@@ -83,7 +83,7 @@ func Part(r *result.Result, folder string) (string, error) {
 			text.WriteString(line(r, c))
 		}
 	}
-	fmt.Fprintf(&text, "\n%s.\nCommands and Redis µs (processor time of the server) are per section. A wait lasts from the call of Lock to its return.\nJain's index is 1 when every goroutine got the same. %s\n[The whole report](%s) has all workloads and settings; `go run ./bench` measures them on your machine.\n",
+	fmt.Fprintf(&text, "\n%s.\nCommands and Redis µs (processor time of the server) are per section. A wait lasts from the call of Lock to its return.\nJain's index is 1 when every goroutine got the same. %s\n[The whole report](%s) has all workloads and settings; `go run ./bench` measures them on your machine, with `-quick` in two minutes.\n",
 		legend(r), origin(r), path.Join(folder, Page))
 	return text.String(), nil
 }
