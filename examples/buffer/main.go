@@ -1,4 +1,4 @@
-// Buffer moves 20,000 items through a small buffer that several processes share, and proves that each came through
+// Buffer moves 1,000 items through a small buffer that several processes share, and proves that each came through
 // exactly once.
 //
 //	process p1                             Redis                             process p2

@@ -47,7 +47,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.processes, "processes", 3, "number of processes")
 	flags.IntVar(&opts.producers, "producers", 3, "producers in each process")
 	flags.IntVar(&opts.consumers, "consumers", 2, "consumers in each process")
-	flags.IntVar(&opts.items, "items", 20_000, "how many items to move")
+	flags.IntVar(&opts.items, "items", 1000, "how many items to move")
 	flags.IntVar(&opts.capacity, "capacity", 5, "places in the buffer")
 	flags.StringVar(&opts.redis, "redis", "",
 		"`URL` of a Redis, redis://… or rediss://…; its keys {buffer}:… are deleted (default: an embedded one)")

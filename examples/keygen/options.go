@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/relock-go/relock/examples/internal/deployment"
@@ -76,6 +77,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	opts.ids, opts.lock = idMode(ids), lockMode(mode)
 	if file != "" && opts.dsn != "" {
 		return options{}, errors.New("-db is the path of a SQLite file, -dsn names another database: give one of them")
+	}
+	if opts.dsn != "" && !strings.ContainsAny(opts.dsn, "/.@=") {
+		return options{}, fmt.Errorf("-dsn %s: neither a URL, nor a data source name, nor the path of a file; -db takes any path", opts.dsn)
 	}
 	opts.dsn = cmp.Or(opts.dsn, file)
 	if err := screen.NoArguments(flags); err != nil {

@@ -34,6 +34,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		want string
 	}{
 		"TwoDatabases":    {[]string{"-db=k.db", "-dsn=mysql://u@h/d"}, "give one of them"},
+		"NoDatabase":      {[]string{"-dsn=foo"}, "neither a URL"},
 		"NoProcess":       {[]string{"-processes=0"}, "at least 1"},
 		"NoWorker":        {[]string{"-workers=0"}, "at least 1"},
 		"NoKey":           {[]string{"-keys=0"}, "at least 1"},

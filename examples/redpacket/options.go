@@ -39,7 +39,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := screen.NewFlags("redpacket", usage, stderr)
 	flags.IntVar(&opts.processes, "processes", 5, "number of processes")
 	flags.IntVar(&opts.openids, "openids", 200, "how many people ask")
-	flags.IntVar(&opts.requests, "requests", 50, "how often each of them asks, spread over the processes")
+	flags.IntVar(&opts.requests, "requests", 15, "how often each of them asks, spread over the processes")
 	flags.IntVar(&opts.parts, "parts", 100, "parts of the packet")
 	flags.IntVar(&opts.cents, "cents", 20_000, "amount in the packet, in cents")
 	flags.StringVar(&opts.redis, "redis", "",

@@ -11,7 +11,7 @@ import (
 func TestOptionsHaveDefaults(t *testing.T) {
 	opts, err := parseOptions(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, options{processes: 5, openids: 200, requests: 50, parts: 100, cents: 20_000, lock: lockRelock}, opts)
+	assert.Equal(t, options{processes: 5, openids: 200, requests: 15, parts: 100, cents: 20_000, lock: lockRelock}, opts)
 }
 
 func TestOptionsAreRead(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -30,7 +31,11 @@ type agent struct {
 	alive   context.Context // ends with the replica, and its turns with it
 
 	running sync.WaitGroup
+	turns   atomic.Int32 // that wait or run
 }
+
+// mostTurns is how many turns of a replica wait or run before it refuses others.
+const mostTurns = 50
 
 // close waits for the turns. alive has ended.
 func (a *agent) close() {
@@ -50,7 +55,11 @@ func (a *agent) recover() error {
 
 // start runs a turn in the background. If the replica ends first, its next process goes on with the turn.
 func (a *agent) start(t turn) {
-	a.running.Go(func() { a.run(a.alive, t) })
+	a.turns.Add(1)
+	a.running.Go(func() {
+		defer a.turns.Add(-1)
+		a.run(a.alive, t)
+	})
 }
 
 // stateAfter returns the state of a turn that ended with err, which may be nil.

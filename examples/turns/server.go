@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -72,11 +73,31 @@ func (s *server) page(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
+// What a form has: its size, and how long it may take to come.
+const (
+	mostBytes  = 4 << 10
+	readWithin = 10 * time.Second
+)
+
 // add starts a turn, which outlives the request. The form value stop asks the running turn to end.
 func (s *server) add(w http.ResponseWriter, r *http.Request) {
 	conversation := r.PathValue("conversation")
 	if !slices.Contains(conversations, conversation) {
 		http.NotFound(w, r)
+		return
+	}
+	if s.agent.turns.Load() >= mostTurns {
+		answer(w, http.StatusTooManyRequests, "Too many turns wait here. Please try again when some are done.")
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin)) // a recorder in a test has none
+	r.Body = http.MaxBytesReader(w, r.Body, mostBytes)
+	err := r.ParseForm()
+	if err == nil {
+		err = r.ParseMultipartForm(mostBytes)
+	}
+	if err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		answer(w, http.StatusBadRequest, "That is no form, or too much for one.")
 		return
 	}
 	t, err := s.agent.store.add(r.Context(), conversation, s.agent.replica, r.FormValue("stop") != "")
