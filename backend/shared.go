@@ -20,7 +20,9 @@ type OtherDataError struct {
 	Err  error
 }
 
-func (e *OtherDataError) Error() string { return fmt.Sprintf("the key %q holds %s: %v", e.Key, e.Data, e.Err) }
+func (e *OtherDataError) Error() string {
+	return fmt.Sprintf("the key %q holds %s: %v", e.Key, e.Data, e.Err)
+}
 
 // Unwrap returns the backend's error.
 func (e *OtherDataError) Unwrap() error { return e.Err }
