@@ -311,7 +311,7 @@ func staysWithoutAHold() hooks {
 	})
 }
 
-// staysWithTheOwner shortens the hold instead of making it nobody's.
+// staysWithTheOwner shortens the hold instead of making it a hold of no session.
 func staysWithTheOwner() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
 		if q.StaysUntil.IsZero() {

@@ -297,21 +297,21 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	return result
 }
 
-// Nobody is the session of a hold that was released and stays for a time. No session has that id.
-const Nobody = "!"
+// NoSession is the session of a hold that was released and stays for a time. No session has that id.
+const NoSession = "!"
 
-// unlocked returns the hold that stays of one that is released: that of nobody, with the session and the owner that had
+// unlocked returns the hold that stays of one that is released: that of no session, with the session and the owner that had
 // it as its owner. So it is another session's for every session, and another owner's for every owner.
 func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
 	if stays <= 0 {
 		return Hold{}
 	}
-	return Hold{Session: Nobody, Owner: h.Session + ":" + h.Owner, Count: h.Count, Expires: now + stays}
+	return Hold{Session: NoSession, Owner: h.Session + ":" + h.Owner, Count: h.Count, Expires: now + stays}
 }
 
 // HolderOf returns whose hold it is, or was until it was released, from the session and the owner that the server has.
 func HolderOf(session, owner string) (by, of string, unlocked bool) {
-	if session != Nobody {
+	if session != NoSession {
 		return session, owner, false
 	}
 	by, of, _ = strings.Cut(owner, ":")

@@ -16,7 +16,7 @@
 
 local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local stays = tonumber(ARGV[7])
-local NOBODY = '!' -- no session has this id
+local NO_SESSION = '!' -- no session has this id
 local RELEASED, WITHDRAWN, NOTHING = 1, 2, 3
 
 local now = clock()
@@ -41,7 +41,7 @@ end
 if code == RELEASED and stays > 0 then -- the new field comes before the old one goes, or the hash would go too
   local holds = redis.call('HGET', KEYS[1], field)
   redis.call('PEXPIRE', KEYS[1], ARGV[7])
-  redis.call('HSET', KEYS[1], NOBODY .. ':' .. field, holds)
+  redis.call('HSET', KEYS[1], NO_SESSION .. ':' .. field, holds)
   redis.call('HDEL', KEYS[1], field)
   rec.state, dirty = 'h', tonumber(rec.keep) > 0 -- its session is told no more of those that wait
 end
