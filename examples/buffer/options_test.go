@@ -12,7 +12,7 @@ import (
 func TestOptionsHaveDefaults(t *testing.T) {
 	opts, err := parseOptions(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, options{processes: 3, producers: 3, consumers: 2, items: 20_000, capacity: 5, lock: lockRelock,
+	assert.Equal(t, options{processes: 3, producers: 3, consumers: 2, items: 1_000, capacity: 5, lock: lockRelock,
 		lease: defaultLease}, opts)
 }
 
