@@ -57,7 +57,7 @@ func (c *runCommand) Validate() (err error) {
 	if err := errors.Join(c.lockName.Validate(), c.sharing.check(), c.waiting.check()); err != nil {
 		return err
 	}
-	if err := c.sharing.keepFor(time.Duration(c.AtLeast)); err != nil {
+	if err := c.keepFor(time.Duration(c.AtLeast)); err != nil {
 		return err
 	}
 	if len(c.Command) > 0 && c.Command[0] == "--" {
