@@ -291,7 +291,7 @@ func TestInspect(t *testing.T) {
 		s.assertFull(lease, got.TTL)
 		assert.WithinDuration(t, time.Now(), got.Since, lease)
 		got.TTL, got.Since = 0, time.Time{}
-		assert.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, Token: token,
+		assert.Equal(t, backend.State{Locked: true, Session: "a", Owner: "~x", Holds: 1, Epoch: 5, First: token, Token: token,
 			Waiting: []string{"c"}}, got)
 		assert.Equal(t, []string{"b", "c"}, s.queued(), "Inspect changes nothing")
 		c.release(2)

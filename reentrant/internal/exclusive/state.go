@@ -33,9 +33,9 @@ type State struct {
 	name   string
 	remote backend.Remote
 
-	refs int // s.mu: one for the hold, for each caller inside and for each clean-up
-
 	Queue localqueue.Queue[core.Owner]
+
+	refs int32 // s.mu: one for the hold, for each caller inside and for each clean-up
 
 	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu
 	cohort     atomic.Bool   // holder has it in cohort mode. Written under mu before holder

@@ -26,8 +26,8 @@ for i = 1, #raw, 2 do
     local units = now <= e.till and e.units or 0
     local order = now <= e.deadline and e.order or 0
     if units > 0 or order > 0 then
-      local found = {e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least, tonumber(e.got)}
-      for _, x in ipairs(found) do
+      for _, x in ipairs({e.session, tonumber(e.epoch), units, e.under, e.till - now, e.limit, order, e.want, e.least,
+        tonumber(e.got)}) do
         answer[#answer + 1] = x
       end
     end
