@@ -15,6 +15,10 @@ func (rw *RW[O]) check() {
 	rw.checkHolds()
 	rw.line.check()
 	must(!rw.open || !rw.contended && !rw.shut && rw.writes == 0 && rw.line.Len == 0, "open to readers who must wait")
+	must(!rw.open || len(rw.wanted.of) == 0, "open, and a hold ends without its channel")
+	for owner := range rw.wanted.of {
+		must(rw.readsLocked(owner)+rw.writesLocked(owner) > 0, "a channel outlives its hold")
+	}
 	if w := rw.line.First; w != nil {
 		must(!rw.fitsLocked(w.Value().mode), "the first in line fits, and waits")
 	}
@@ -46,6 +50,7 @@ func (rw *RW[O]) checkHolds() {
 // check panics unless every invariant holds. p.mu is held.
 func (p *Permits) check() {
 	must(p.inUse >= 0 && p.inUse <= p.units, "more permits in use than the session has")
+	must(p.inUse > 0 || len(p.wanted.of) == 0, "a channel outlives the permits")
 	p.line.check()
 	if w := p.line.First; w != nil {
 		must(!p.fitsLocked(w.Value().n), "the first in line fits, and waits")

@@ -15,9 +15,11 @@ type Permits struct {
 
 	// Guarded by mu.
 
-	inUse int
-	came  bool   // a claim was admitted since the latest Rest
-	life  uint64 // how often Lose was called
+	inUse  int
+	came   bool         // a claim was admitted since the latest Rest
+	life   uint64       // how often Lose was called
+	placed bool         // the first in line waits at the server
+	wanted notices[any] // of users of permits
 }
 
 // A PermitWaiter is a claim of permits in line.
@@ -112,6 +114,9 @@ func (p *Permits) Exit(n int) (ok, changed bool) {
 	if ok = n <= p.inUse; ok {
 		p.inUse -= n
 		p.changedLocked(0, nil, n)
+		if p.inUse == 0 {
+			p.wanted.forgetAll()
+		}
 		p.admitLocked()
 	}
 	return ok, p.unlock(0)
@@ -170,6 +175,7 @@ func (p *Permits) Settle(t Terms) {
 		panic("sharedqueue: bug: Settle with fewer units than are in use")
 	}
 	p.settleLocked(t.Units, t.Until)
+	p.placed = false
 	p.admitLocked()
 	p.unlock(0)
 }
@@ -214,7 +220,8 @@ func (p *Permits) Keep(units int) (kept int) {
 func (p *Permits) Lose() (inUse int) {
 	p.mu.Lock()
 	inUse = p.inUse
-	p.inUse, p.units = 0, 0
+	p.inUse, p.units, p.placed = 0, 0, false
+	p.wanted.forgetAll()
 	p.life++
 	p.unlock(0)
 	return inUse
@@ -245,6 +252,7 @@ func (p *Permits) Shut() {
 // Expel sends away those in line. Later claims are not affected.
 func (p *Permits) Expel() {
 	p.mu.Lock()
+	p.placed = false
 	p.line.endAll(Expelled)
 	p.unlock(0)
 }
@@ -317,6 +325,9 @@ func (p *Permits) needLocked() need {
 
 // unlock ends a critical section as [RW.unlock] does.
 func (p *Permits) unlock(o Outcome) (changed bool) {
+	if p.wanted.open > 0 {
+		p.noticeLocked()
+	}
 	if invariants {
 		p.check()
 	}

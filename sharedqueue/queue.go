@@ -41,6 +41,7 @@ type queue[O comparable] struct {
 
 	// contended says that another session waits. The next Settle clears it.
 	contended  bool
+	awaited    bool          // it waits, and does not only try
 	keepAtMost int           // what the session may keep anyway; only Permits use it
 	inTurn     bool          // local waiters still go before the other session
 	admissions int           // admissions left in the turn
@@ -54,7 +55,7 @@ func (q *queue[O]) trusted() bool { return q.now() < time.Duration(q.until.Load(
 
 // settleLocked replaces the units and ends a turn. mu is held.
 func (q *queue[O]) settleLocked(units int, until time.Duration) {
-	q.units, q.contended, q.inTurn = units, false, false
+	q.units, q.contended, q.awaited, q.inTurn = units, false, false, false
 	q.until.Store(int64(until))
 }
 
@@ -67,7 +68,7 @@ func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) 
 }
 
 // unaskLocked ends what askLocked began. mu is held.
-func (q *queue[O]) unaskLocked() { q.contended, q.inTurn = false, false }
+func (q *queue[O]) unaskLocked() { q.contended, q.awaited, q.inTurn = false, false, false }
 
 // countAdmissionLocked counts an admission of the turn. mu is held.
 func (q *queue[O]) countAdmissionLocked() {

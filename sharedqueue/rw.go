@@ -31,6 +31,8 @@ type RW[O comparable] struct {
 
 	next, last uint64 // the block of tokens that is left: next, next+2 … last
 
+	wanted notices[O] // of owners that are inside. While there are some the queue is closed. Guarded by mu.
+
 	life atomic.Uint64 // how often Lose was called; written under mu, while the queue is closed
 
 	// used is the last token that was used, as far as it is known: 0 after All came to a session without units. Written
@@ -172,6 +174,7 @@ func (rw *RW[O]) ExitRead(owner O) (left int, ok, changed bool) {
 		rw.readers--
 		if rw.writesLocked(owner) == 0 {
 			rw.changedLocked(0, nil, owner, Read)
+			rw.wanted.forget(owner)
 		}
 		rw.admitLocked()
 	}
@@ -303,7 +306,7 @@ func (rw *RW[O]) readLocked(owner O) Outcome {
 	if o == Admitted && rw.writes > 0 {
 		return Reentered // the writer reads too
 	}
-	if !rw.open && rw.writes == 0 && rw.line.Len == 0 && !rw.contended && !rw.shut && rw.watch == nil {
+	if !rw.open && rw.writes == 0 && rw.line.Len == 0 && !rw.contended && !rw.shut && rw.watch == nil && len(rw.wanted.of) == 0 {
 		rw.calm++
 		if rw.calm == calmReads {
 			rw.setOpenLocked(true)
@@ -318,6 +321,7 @@ func (rw *RW[O]) leaveLocked(writes int) {
 		return
 	}
 	rw.writerLeftLocked()
+	rw.forgetLocked(rw.writer)
 	var none O
 	rw.writer, rw.token = none, 0
 	if rw.contended && rw.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn

@@ -124,6 +124,7 @@ func (rw *RW[O]) Lose() []Loss[O] {
 	var none O
 	rw.writer, rw.writes, rw.token, rw.readers = none, 0, 0, 0
 	rw.units = 0
+	rw.wanted.forgetAll()
 	rw.used.Store(0)
 	rw.endBlockLocked()
 	rw.unlock(0)
@@ -204,6 +205,9 @@ func (rw *RW[O]) closeLocked() {
 // unlock ends a critical section of a call with the given outcome, and reports whether the engine should look. A claim
 // that was turned down because the trust in the units has ended is also a reason.
 func (rw *RW[O]) unlock(o Outcome) (changed bool) {
+	if rw.wanted.open > 0 {
+		rw.noticeLocked()
+	}
 	if invariants {
 		rw.check()
 	}
