@@ -225,6 +225,10 @@ func (u *shareUsers) Unask() {
 	u.admit()
 }
 
+// Only the channels of Wanted depend on these.
+func (u *shareUsers) NoteWaiter() {}
+func (u *shareUsers) NotePlaced() {}
+
 func (u *shareUsers) Keep(units int) (kept int, used backend.Token) {
 	t := u.tier()
 	t.units = min(t.units, max(units, u.inUse()))

@@ -187,6 +187,17 @@ func (l RWLock) LossNotifier(owner core.Owner) *core.LossNotifier {
 	return Grant{n, n.Tier().(*rwTier).Life()}.LossNotifier(owner)
 }
 
+// Wanted returns the channel of Wanted for an owner.
+func (l RWLock) Wanted(owner core.Owner) <-chan struct{} {
+	if n := l.Find(); n != nil {
+		n.Check()
+		if c := n.Tier().(*rwTier).Wanted(owner); c != nil {
+			return c
+		}
+	}
+	return core.AlreadyLost
+}
+
 // HoldsOf returns an owner's holds, as far as this process can trust them.
 func (l RWLock) HoldsOf(owner core.Owner) (reads, writes int, token backend.Token, err error) {
 	n := l.Find()

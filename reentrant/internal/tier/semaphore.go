@@ -63,6 +63,17 @@ func (s Semaphore) LossNotifier() *core.LossNotifier {
 	return q.notifierLocked()
 }
 
+// Wanted returns the channel of Wanted for the permits that callers of the session have now.
+func (s Semaphore) Wanted() <-chan struct{} {
+	if x := s.Find(); x != nil {
+		x.Check()
+		if c := x.Tier().(*permitTier).Wanted(nil); c != nil {
+			return c
+		}
+	}
+	return core.AlreadyLost
+}
+
 // A permitTier is the local tier of a semaphore.
 type permitTier struct {
 	*sharedqueue.Permits
@@ -140,3 +151,20 @@ func (c *PermitCall) LossNotifier() *core.LossNotifier {
 	}
 	return c.notifierLocked()
 }
+
+// Wanted returns the channel of Wanted for the call's permits. It is not closed after Forget.
+func (c *PermitCall) Wanted() <-chan struct{} {
+	c.name.Check()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Life() != c.life {
+		return core.AlreadyLost
+	}
+	if wanted := c.permitTier.Wanted(c); wanted != nil {
+		return wanted
+	}
+	return core.AlreadyLost
+}
+
+// Forget drops the channel of Wanted, as it is: the call's permits are given back.
+func (c *PermitCall) Forget() { c.permitTier.Forget(c) }

@@ -11,7 +11,7 @@ import (
 
 // Send begins a copy of the claim under way, which Request returns.
 func (p *Plan) Send(at *Moment) {
-	p.claim.ahead, p.claim.repeat, p.hint = at.Ahead, false, backend.Unlimited
+	p.claim.ahead, p.claim.repeat, p.hint, p.hintWaits = at.Ahead, false, backend.Unlimited, false
 }
 
 // Request returns the request for one copy of the claim.
@@ -124,6 +124,9 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 	}
 	notify = p.confirm(at, c, r, t)
 	p.limitKept(at, r.May)
+	if !c.try {
+		at.Tier.NotePlaced()
+	}
 	return notify
 }
 
@@ -202,7 +205,8 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 		p.stillContended(at, g.keepAtMost, t)
 		return nil
 	}
-	p.contended, p.topUp = false, time.Time{}
+	awaited := p.awaited
+	p.contended, p.awaited, p.topUp = false, false, time.Time{}
 	p.lowered = p.lowered && (g.units == c.keep || c.limit > p.limit)
 	p.have(g.units)
 	if g.units > 0 {
@@ -211,10 +215,14 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 		}
 		p.admit(at, g, t)
 	}
+	granted := c.asks() && g.units >= c.least
 	if g.keepAtMost < p.units {
 		p.contend(at, g.keepAtMost)
+		if awaited || granted || p.hintWaits { // the reply to any other claim may be about a try
+			p.noteWaiter(at)
+		}
 	}
-	if c.asks() && g.units >= c.least {
+	if granted {
 		at.Tier.EndTries(c.least)
 	} else {
 		p.refused(at, &c)

@@ -25,6 +25,10 @@ type Tier interface {
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
+	// NoteWaiter says that the session for which Ask was called waits, and does not only try.
+	NoteWaiter()
+	// NotePlaced says that the first user in line waits at the server.
+	NotePlaced()
 	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
 	// is the last token that was used, 0 if none is known.
 	Keep(units int) (kept int, used backend.Token)
@@ -86,9 +90,11 @@ type Plan struct {
 	known, block backend.Token
 
 	contended  bool // another session waits, and this one may keep keepAtMost units
+	awaited    bool // that session waits, and does not only try, as far as it is known
 	keepAtMost int
 	turnEnd    time.Time
 	hint       int       // the lowest keepAtMost of the messages since the latest copy was sent
+	hintWaits  bool      // one of them was of a session that waits
 	share      int       // of a semaphore: the session's share, from the last reply
 	limit      int       // of a semaphore: its limit at the latest look
 	lowered    bool      // the limit was lowered, and the server has granted nothing under the new one yet
@@ -215,9 +221,12 @@ func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 		s.Look = p.unask(at)
 		return s
 	}
-	p.hint = min(p.hint, keepAtMost)
+	p.hint, p.hintWaits = min(p.hint, keepAtMost), p.hintWaits || try == 0
 	if p.units > keepAtMost {
 		p.contend(at, keepAtMost)
+		if try == 0 {
+			p.noteWaiter(at)
+		}
 	}
 	if p.units > 0 || p.claiming { // the units may be under way
 		p.answer = try
@@ -228,9 +237,9 @@ func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 
 // unask ends what beAsked began.
 func (p *Plan) unask(at *Moment) (look bool) {
-	p.hint, p.answer = backend.Unlimited, 0
+	p.hint, p.hintWaits, p.answer = backend.Unlimited, false, 0
 	if look = p.contended; look {
-		p.contended, p.keepAtMost = false, 0
+		p.contended, p.awaited, p.keepAtMost = false, false, 0
 		at.Tier.Unask()
 	}
 	return look
@@ -246,6 +255,12 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 	}
 	p.contended, p.keepAtMost = true, keepAtMost
 	at.Tier.Ask(keepAtMost, turnAdmissions, p.turnEnd.Sub(at.Opened))
+}
+
+// noteWaiter records that the session which contends waits, and does not only try.
+func (p *Plan) noteWaiter(at *Moment) {
+	p.awaited = true
+	at.Tier.NoteWaiter()
 }
 
 // turnAdmissions is how many of its callers a session admits while another session waits.
@@ -264,7 +279,7 @@ func (p *Plan) extend(at *Moment, t lease.Lease) {
 func (p *Plan) have(units int) {
 	if p.units = units; units == 0 {
 		p.trust, p.under, p.renewalFailed, p.rest = lease.Lease{}, 0, false, time.Time{}
-		p.contended, p.keepAtMost = false, 0
+		p.contended, p.awaited, p.keepAtMost = false, false, 0
 	}
 }
 
