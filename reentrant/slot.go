@@ -225,6 +225,7 @@ func (s Slot) Release(ctx context.Context) error {
 		return err
 	}
 	h.forget()
+	h.permit.Forget()
 	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))
 	if errors.Is(err, ErrLost) { // Lost may not have heard of it yet
 		h.lost.CloseLost()

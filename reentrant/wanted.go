@@ -26,3 +26,60 @@ func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 	}
 	return l.handle.WantedOf(owner)
 }
+
+// Wanted returns a channel that is closed when another owner waits for what the caller holds, in this process or
+// another: for the caller of a read side when an owner waits to write, for that of the write side when any owner waits.
+// It is closed at once if one waits already. An owner that only tries ([RWLock.TryLock], [RWLock.TryRLock]) does not
+// wait, one that waits for a time does. The channel says nothing more: the waiter may have left since, and the caller
+// keeps its side until it unlocks.
+//
+// The call sends nothing and does not block: Redis tells a session that has a side of waiters in any case. Each heartbeat of
+// the session that waits longest repeats that, so a message that is lost costs a heartbeat ([WithHeartbeat]). While an owner
+// that has asked is inside, RLock and RUnlock of its session take a mutex that they otherwise do not need.
+//
+// The channel belongs to the hold: it is never closed after the owner's last Unlock or RUnlock, and a writer that goes on as
+// a reader has the same one. The hold after [Condition.Await] is another one. For a caller without a hold the channel is
+// already closed, as that of [RWLock.Lost] is; a loss does not close it. An attempt of another process that does not wait
+// may be reported too, if it meets a command of this session under way. ctx provides only the owner.
+func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
+	owner, err := l.asker(ctx)
+	if err != nil {
+		return core.AlreadyLost
+	}
+	return l.tier().Wanted(owner)
+}
+
+// Wanted returns a channel that is closed when another caller waits for permits that are not there, in this process or
+// another: all are in use, or fewer are free than it asks for. It is closed at once if one waits already. A caller that
+// only tries ([Semaphore.TryAcquire]) does not wait, one that waits for a time does. The channel says nothing more: the
+// waiter may have left since, and the permits stay in use until Release.
+//
+// The call sends nothing and does not block, as that of [RWLock.Wanted]; a lost message costs a heartbeat there too. The
+// sessions that have no more than their part of the permits are told some milliseconds later than the others, and a waiter
+// of a session that has its part may wait as long for that session's own permits first.
+//
+// Permits have no owner, so the channel is about all permits that callers of this session have now. If they have none, it
+// is closed already. It is never closed after they have given back the last of them, and a loss does not close it. Once it
+// is closed, a later call returns another channel, unless a caller still waits. Attempts that do not wait may be reported as
+// by [RWLock.Wanted].
+func (s *Semaphore) Wanted() <-chan struct{} {
+	if s.invalid != nil {
+		return core.AlreadyLost
+	}
+	return s.tier().Wanted()
+}
+
+// Wanted returns a channel that is closed when another caller waits for a permit of the slot's semaphore, as
+// [Semaphore.Wanted] does. It is never closed after Release. It is closed already if Wanted is called after Release or after a
+// loss, and for the zero Slot.
+func (s Slot) Wanted() <-chan struct{} {
+	if s.hold == nil {
+		return core.AlreadyLost
+	}
+	wanted := s.hold.permit.Wanted()
+	if _, err := s.hold.token(); err != nil { // looked at last: a Release that begins now forgets the channel
+		s.hold.permit.Forget()
+		return core.AlreadyLost
+	}
+	return wanted
+}
