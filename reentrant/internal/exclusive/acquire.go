@@ -78,6 +78,9 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got != localqueue.Cancelled:
 		return false, st.checkCleanUp()
 	case ctx.Err() != nil:
+		if err := st.checkCleanUp(); err != nil {
+			return false, core.InterruptedBy(ctx, "waiting for Redis", err)
+		}
 		return false, core.Outwaited(ctx, "others come first")
 	}
 	return h.reenterClosed(ctx, owner, t) // Close has shut the queue
@@ -103,7 +106,7 @@ func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) 
 		mode |= localqueue.Barging
 	}
 	if !t.Waits {
-		return st.tryEnter(ctx, owner, mode)
+		return st.tryEnter(ctx, owner, mode, t)
 	}
 	if ctx.Err() != nil {
 		return localqueue.Cancelled
@@ -127,8 +130,8 @@ func queueMode(o core.Owner) localqueue.Mode {
 }
 
 // tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
-// command may take: the clean-up may be about to release the very lock that the caller asks for.
-func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode) localqueue.Outcome {
+// command of the try may take: the clean-up may be about to release the very lock that the caller asks for.
+func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode, t *Try) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
 		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
@@ -138,7 +141,8 @@ func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue
 			return got
 		}
 		if limit == nil {
-			timer := time.NewTimer(st.s.core.Config.CommandTimeout)
+			most := st.s.core.Config.CommandTimeout
+			timer := time.NewTimer(t.within(most, most/8))
 			defer timer.Stop()
 			limit = timer.C
 		}
