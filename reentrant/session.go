@@ -256,13 +256,16 @@ func (s *session) awaitEnd(ctx context.Context) error {
 	return fmt.Errorf("%w: commands under way have no reply: %w", ErrUnavailable, ctx.Err())
 }
 
-// givenUp returns the error of a Close that gave up holds.
+// givenUp returns the error of a Close that did not wait to the end, with the number of holds that it gave up, if any.
 func (s *session) givenUp(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
 		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
 	}
 	abandoned, _ := s.abandonedHolds()
+	if abandoned == 0 { // it waited for commands only
+		return err
+	}
 	return fmt.Errorf("%s given up: %w", counted(abandoned, "hold"), err)
 }
 

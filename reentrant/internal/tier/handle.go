@@ -144,7 +144,7 @@ func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outco
 		return false, core.ErrTooManyHolds
 	case sharedqueue.Cancelled:
 		if err := n.Unheard(begun); err != nil {
-			return false, core.InterruptedBy(ctx, "waiting for the server", err)
+			return false, core.InterruptedBy(ctx, "waiting for Redis", err)
 		}
 		return false, core.Outwaited(ctx, "others come first")
 	case sharedqueue.TimedOut:
