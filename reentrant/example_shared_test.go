@@ -133,3 +133,56 @@ func ExampleRWLock_NewCondition() {
 	fmt.Println(err, <-taken)
 	// Output: <nil> a letter
 }
+
+// A reader of a long report makes room as soon as an owner waits to write, in this process or another.
+func ExampleRWLock_Wanted() {
+	session, stop := exampleSession()
+	defer stop()
+	orders := session.NewRWLock("orders")
+	report := reentrant.WithOwner(context.Background(), "report")
+	if err := orders.RLock(report); err != nil {
+		panic(err)
+	}
+	wanted, written := orders.Wanted(report), make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = orders.Do(reentrant.WithOwner(context.Background(), "order"), func(context.Context) error {
+			fmt.Println("wrote one order")
+			return nil
+		})
+	}()
+	<-wanted // a real report looks here between its pages
+	fmt.Println("the report makes room")
+	_ = orders.RUnlock(report)
+	<-written
+	// Output:
+	// the report makes room
+	// wrote one order
+}
+
+// A spare connection is given back as soon as another caller waits for one.
+func ExampleSemaphore_Wanted() {
+	ctx := context.Background()
+	session, stop := exampleSession()
+	defer stop()
+	connections := session.NewSemaphore("connections", 2)
+	if err := connections.Acquire(ctx, 2); err != nil {
+		panic(err)
+	}
+	wanted, got := connections.Wanted(), make(chan struct{})
+	go func() {
+		defer close(got)
+		_ = connections.Do(ctx, 1, func(context.Context) error {
+			fmt.Println("the other caller has one")
+			return nil
+		})
+	}()
+	<-wanted
+	fmt.Println("one is given back")
+	_ = connections.Release(ctx, 1)
+	<-got
+	_ = connections.Release(ctx, 1)
+	// Output:
+	// one is given back
+	// the other caller has one
+}

@@ -184,7 +184,7 @@ func (l *RWLock) exit(ctx context.Context, op string, mode Mode) error {
 }
 
 // Do runs fn while holding the write side, as [Lock.Do] does for a Lock. The goroutines that fn starts can ask about the
-// holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
+// holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Wanted], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
 // [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "lock", Waits: true})
