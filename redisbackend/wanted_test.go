@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -49,6 +50,66 @@ func TestQuorumReportsWaiters(t *testing.T) {
 			<-done
 			_ = l.Unlock(t.Context())
 		})
+	}
+}
+
+// Holders of sides, permits and slots learn of a waiter in another process by a message, with scripts and without.
+func TestWaitersForSidesAndPermitsAreReported(t *testing.T) {
+	for name, opts := range map[string][]redisbackend.Option{"scripts": nil, "without scripts": {redisbackend.WithoutScripts()}} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, s *site) {
+				open := func() (*reentrant.RWLock, *reentrant.Semaphore) {
+					b, err := redisbackend.New(s.client, opts...)
+					require.NoError(t, err)
+					session, err := reentrant.NewSession(b)
+					require.NoError(t, err)
+					t.Cleanup(func() { closeSoon(t, session) })
+					return session.NewRWLock("rw"), session.NewSemaphore("permits", 2)
+				}
+				l, m := open()
+				l2, m2 := open()
+				ctx, them := t.Context(), reentrant.WithOwner(t.Context(), "them")
+				comes := func(what string, wanted <-chan struct{}, wait, undo, leave func() error) {
+					done := make(chan error, 1)
+					go func() { done <- wait() }()
+					select {
+					case <-wanted:
+					case <-time.After(limit):
+						t.Error("not reported: " + what)
+					}
+					require.NoError(t, leave(), what)
+					require.NoError(t, <-done, what)
+					require.NoError(t, undo(), what)
+				}
+				read, write := func() error { return l2.RLock(them) }, func() error { return l2.Lock(them) }
+				unread, unwrite := func() error { return l2.RUnlock(them) }, func() error { return l2.Unlock(them) }
+				two, untwo := func() error { return m2.Acquire(them, 2) }, func() error { return m2.Release(them, 2) }
+
+				require.NoError(t, l.RLock(ctx))
+				comes("a writer, to a reader", l.Wanted(ctx), write, unwrite, func() error { return l.RUnlock(ctx) })
+				require.NoError(t, l.Lock(ctx))
+				comes("a writer, to a writer", l.Wanted(ctx), write, unwrite, func() error { return l.Unlock(ctx) })
+				require.NoError(t, l.Lock(ctx))
+				comes("a reader, to a writer", l.Wanted(ctx), read, unread, func() error { return l.Unlock(ctx) })
+				require.NoError(t, m.Acquire(ctx, 1))
+				comes("permits", m.Wanted(), two, untwo, func() error { return m.Release(ctx, 1) })
+				slot, err := m.AcquireSlot(ctx)
+				require.NoError(t, err)
+				comes("a slot", slot.Wanted(), two, untwo, func() error { return slot.Release(ctx) })
+			})
+		})
+	}
+}
+
+// closeSoon closes a session in which nothing is held, unless the test has failed.
+func closeSoon(t *testing.T, session *reentrant.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if t.Failed() {
+		cancel()
+	}
+	if err := session.Close(ctx); !t.Failed() {
+		assert.NoError(t, err)
 	}
 }
 

@@ -42,6 +42,7 @@ var shareCases = []testCase{
 	{"Share/ALaterClaimKeepsThePlace", laterClaim},
 	{"Share/TheHeadCanWaitForASpareUnitOnlyForAMoment", graceEnds},
 	{"Share/AHolderIsAskedAgainWhenItMayKeepLess", lessAgain},
+	{"Share/TheMessageOfAWaiterNamesNoTry", waitersAreNoTries},
 	{"Share/HoldersGiveWayToTheStricterLimit", stricterLimit},
 }
 
@@ -473,6 +474,22 @@ func lessAgain(t *test) {
 	b.placed(b.borrow(10, 0, 5, least(5)))
 	a.heardMore(before, again)
 	a.wanted(5, b.again)
+}
+
+// A session tells its users of those that wait, and not of those that try.
+func waitersAreNoTries(t *test) {
+	s := t.sharers(2)
+	a, b := s[0], s[1]
+	a.borrow(10, 0, 10)
+	b.placed(b.borrow(10, 0, 8, least(8)))
+	a.wanted(2, b.again)
+	require.Zero(t, a.mail.shares.asked(t.name).try)
+	b.placed(b.borrow(10, 0, 9, least(9), try))
+	try := a.asked(0, b.again)
+	b.placed(b.borrow(10, 0, 9, least(9)))
+	before := a.mail.shares.asked(t.name).count
+	a.heardMore(before, b.again)
+	require.Equal(t, try, a.mail.shares.asked(t.name).try, "it waits now")
 }
 
 func manyAtOnce(t *test) {
