@@ -388,3 +388,55 @@ func TestWantedOfASideAndOfPermitsEndsWithALoss(t *testing.T) {
 		})
 	}
 }
+
+// A waiter counts as long as it waits, also after the holder has given it a part of what it needs.
+func TestWantedOfPermitsKnowsAWaiterThatNeedsMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 3))
+		got := make(chan error)
+		go func() { got <- other.Acquire(t.Context(), 3) }()
+		comesSoon(t, m.Wanted())
+		require.NoError(t, m.Release(t.Context(), 1))
+		synctest.Wait()
+		assert.False(t, unasked(m.Wanted()), "it still waits")
+		require.NoError(t, m.Release(t.Context(), 2))
+		require.NoError(t, <-got)
+		require.NoError(t, other.Release(t.Context(), 3))
+	})
+}
+
+// A message about a waiter that overtakes the reply with the grant is not forgotten; one about a try says nothing.
+func TestWantedOfASideKnowsAMessageThatOvertookTheGrant(t *testing.T) {
+	for _, asks := range []string{"a waiter", "a try"} {
+		t.Run(asks, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				p, q := partsOf(newSession(t, b)), partsOf(newSession(t, b))
+				late := true
+				b.SetFault(func(op memory.Op) memory.Verdict {
+					if op.Verb == memory.Share && late { // of the first session
+						late = false
+						return memory.DelayReply(100 * time.Millisecond)
+					}
+					return memory.Pass
+				})
+				a, got := owner(t, "a"), make(chan error)
+				go func() { got <- p.write.take(a) }()
+				synctest.Wait()
+				if asks == "a waiter" {
+					defer waitsForPart(t, q.write, "b")()
+				} else {
+					ok, err := q.write.try(owner(t, "b"))
+					require.NoError(t, err)
+					require.False(t, ok)
+				}
+				require.NoError(t, <-got)
+				synctest.Wait()
+				assert.Equal(t, asks == "a try", unasked(p.write.wanted(a)))
+				require.NoError(t, p.write.leave(a))
+			})
+		})
+	}
+}
