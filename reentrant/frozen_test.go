@@ -110,6 +110,25 @@ func TestTryAnyAsksAtOnceWhenAServerDoesNotReply(t *testing.T) {
 	})
 }
 
+// If the server did not reply for one lock and the others are taken, it is not known whether one is free.
+func TestTryAnyDoesNotTakeSilenceForANo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		hung, taken := s.NewLock("hung"), s.NewLock("taken")
+		require.NoError(t, newSession(t, b).NewLock("taken").Lock(t.Context()))
+		b.SetFault(hangs(memory.Acquire))
+		_, err := reentrant.TryAny(t.Context(), hung, taken)
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		require.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		_, err = reentrant.TryAnyFor(t.Context(), time.Second, hung, taken)
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		require.NotErrorIs(t, err, reentrant.ErrNotAcquired)
+		b.SetFault(nil)
+		time.Sleep(time.Minute) // for the clean-ups
+	})
+}
+
 // With many locks, and a server far away, there is no time to try one after the other.
 func TestTryAnyForAsksTheRestAtOnceWhenTheTimeIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
