@@ -353,12 +353,12 @@ func TestWantedOfASlot(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.NoError(t, gone.Release(t.Context()))
-		assert.False(t, unasked(gone.Wanted()))
 		require.True(t, unasked(wanted))
 		got := make(chan error)
 		go func() { got <- other.Acquire(t.Context(), 2) }()
 		comesSoon(t, wanted)
 		assert.True(t, unasked(released), "it was released before")
+		assert.False(t, unasked(gone.Wanted()))
 		require.NoError(t, slot.Release(t.Context()))
 		require.NoError(t, <-got)
 		require.NoError(t, other.Release(t.Context(), 2))
@@ -389,21 +389,25 @@ func TestWantedOfASideAndOfPermitsEndsWithALoss(t *testing.T) {
 	}
 }
 
-// A waiter counts as long as it waits, also after the holder has given it a part of what it needs.
-func TestWantedOfPermitsKnowsAWaiterThatNeedsMore(t *testing.T) {
+// A waiter counts as long as it waits, also after the session has given back a part: here a writer goes on as a reader, and
+// takes along another that waited here.
+func TestWantedOfASideKnowsAWaiterThatNeedsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
-		m, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
-		require.NoError(t, m.Acquire(t.Context(), 3))
+		p, q := partsOf(newSession(t, b)), partsOf(newSession(t, b))
+		a, c := owner(t, "a"), owner(t, "c")
+		require.NoError(t, p.write.take(a))
 		got := make(chan error)
-		go func() { got <- other.Acquire(t.Context(), 3) }()
-		comesSoon(t, m.Wanted())
-		require.NoError(t, m.Release(t.Context(), 1))
+		go func() { got <- p.read.take(c) }()
 		synctest.Wait()
-		assert.False(t, unasked(m.Wanted()), "it still waits")
-		require.NoError(t, m.Release(t.Context(), 2))
+		defer waitsForPart(t, q.write, "b")()
+		require.NoError(t, p.read.take(a))
+		require.NoError(t, p.write.leave(a))
 		require.NoError(t, <-got)
-		require.NoError(t, other.Release(t.Context(), 3))
+		synctest.Wait()
+		assert.False(t, unasked(p.read.wanted(c)), "it still waits")
+		require.NoError(t, p.read.leave(a))
+		require.NoError(t, p.read.leave(c))
 	})
 }
 
@@ -414,13 +418,16 @@ func TestWantedOfASideKnowsAMessageThatOvertookTheGrant(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := memory.New()
 				p, q := partsOf(newSession(t, b)), partsOf(newSession(t, b))
-				late := true
+				first := true
 				b.SetFault(func(op memory.Op) memory.Verdict {
-					if op.Verb == memory.Share && late { // of the first session
-						late = false
+					switch {
+					case op.Verb != memory.Share || op.Session != "A":
+						return memory.Pass
+					case first:
+						first = false
 						return memory.DelayReply(100 * time.Millisecond)
 					}
-					return memory.Pass
+					return memory.Delay(50 * time.Millisecond)
 				})
 				a, got := owner(t, "a"), make(chan error)
 				go func() { got <- p.write.take(a) }()
@@ -428,13 +435,17 @@ func TestWantedOfASideKnowsAMessageThatOvertookTheGrant(t *testing.T) {
 				if asks == "a waiter" {
 					defer waitsForPart(t, q.write, "b")()
 				} else {
-					ok, err := q.write.try(owner(t, "b"))
-					require.NoError(t, err)
-					require.False(t, ok)
+					tried := owner(t, "b")
+					go func() {
+						ok, err := q.write.try(tried)
+						assert.NoError(t, err)
+						assert.False(t, ok)
+					}()
+					synctest.Wait()
 				}
 				require.NoError(t, <-got)
-				synctest.Wait()
 				assert.Equal(t, asks == "a try", unasked(p.write.wanted(a)))
+				time.Sleep(time.Second)
 				require.NoError(t, p.write.leave(a))
 			})
 		})

@@ -218,7 +218,7 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 	granted := c.asks() && g.units >= c.least
 	if g.keepAtMost < p.units {
 		p.contend(at, g.keepAtMost)
-		if awaited || granted || p.hintWaits { // the reply to any other claim may be about a try
+		if awaited || p.hintWaits || granted && g.keepAtMost < p.hint { // else it may be about a try
 			p.noteWaiter(at)
 		}
 	}
