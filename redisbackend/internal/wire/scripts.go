@@ -13,8 +13,9 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A Script is one of the files, with common.lua (and vacant.lua, conditions.lua, shared.lua or sharing.lua) in front of it.
-// Running it sends EVALSHA, and EVAL if the server does not know the script: after a restart, a failover or SCRIPT FLUSH.
+// A Script is one of the files, with common.lua (and vacant.lua, behind.lua, conditions.lua, shared.lua or sharing.lua) in
+// front of it. Running it sends EVALSHA, and EVAL if the server does not know the script: after a restart, a failover or
+// SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
 	Text, SHA string // for pipelines, which Lua.Exec does not do
@@ -77,8 +78,11 @@ func loadScript(name string, v Variant) Script {
 		text += scriptText("redisson")
 	}
 	text += scriptText(name)
-	if name == "acquire" {
+	switch name {
+	case "acquire":
 		text = scriptText("vacant") + text
+	case "share":
+		text = scriptText("behind") + text
 	}
 	if v.Redisson {
 		text = strings.ReplaceAll(text, "\n--redisson ", "\n")

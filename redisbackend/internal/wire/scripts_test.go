@@ -25,7 +25,7 @@ var testsOf = map[string]string{
 }
 
 // libraries are only prepended to other scripts.
-var libraries = []string{"common", "vacant", "conditions", "shared", "sharing", "redisson"}
+var libraries = []string{"common", "vacant", "behind", "conditions", "shared", "sharing", "redisson"}
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
 	files, err := fs.Glob(scriptFiles, "scripts/*.lua")

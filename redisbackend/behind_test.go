@@ -1,0 +1,122 @@
+package redisbackend_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A heartbeat of a session that waits behind the head of a shared name is handled by the first lines of share. The
+// explorer compares what they do with package protocol; here is what no rule of the protocol leads to.
+
+// behind has a session hold a read-write lock, and others wait for it: the head, and one behind it, whose heartbeat it
+// returns.
+func (s *site) behind() (heartbeat func() (backend.ShareReply, error)) {
+	for _, id := range []string{"holder", "head"} {
+		_, err := s.join(id).share(sharing(1, 0, backend.AllUnits))
+		require.NoError(s, err)
+	}
+	m, req := s.join("behind"), sharing(1, 0, 1)
+	_, err := m.share(req)
+	require.NoError(s, err)
+	return func() (backend.ShareReply, error) { return m.share(req) }
+}
+
+// tamper changes one of the numbers in a field of a shared name's record, and returns the one that was there.
+func (s *site) tamper(field string, number int, text string) (before string) {
+	raw, err := s.do("HGET", s.side("t"), field).ToString()
+	require.NoError(s, err)
+	words := strings.Fields(raw)
+	before, words[number] = words[number], text
+	s.run("HSET", s.side("t"), field, strings.Join(words, " "))
+	return before
+}
+
+// entry returns the numbers of a session's entry: units are the second, the order of its place is the eighth.
+func (s *site) entry(session string) []string {
+	raw, err := s.do("HGET", s.side("t"), session).ToString()
+	require.NoError(s, err)
+	return strings.Fields(raw)
+}
+
+func TestAHeartbeatBehindTheHeadIsEightCommands(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		heartbeat := s.behind()
+		before := s.entry("behind")
+		n, counted := s.inner(func() {
+			r, err := heartbeat()
+			require.NoError(t, err)
+			assert.Equal(t, backend.ShareReply{Status: backend.Shared, Placed: true, Epoch: 1}, r)
+		})
+		if counted {
+			assert.Equal(t, 8, n)
+		}
+		after := s.entry("behind")
+		const deadline = 10
+		assert.Greater(t, number(t, after[deadline]), number(t, before[deadline]))
+		after[deadline] = before[deadline]
+		assert.Equal(t, before, after, "nothing else has changed")
+	})
+}
+
+// A head that could have been served, or refused, is: by whom does not matter.
+func TestAHeartbeatBehindTheHeadSettlesTheHead(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		heartbeat := s.behind()
+		const units, pending = 2, 15
+		s.tamper("=", units, "0")
+		_, err := heartbeat()
+		require.NoError(t, err)
+		assert.Equal(t, strconv.Itoa(backend.AllUnits), s.entry("head")[1], "it fits")
+
+		s.run("FLUSHALL")
+		s.name = "another"
+		heartbeat = s.behind()
+		s.tamper("head", pending, "0")
+		_, err = heartbeat()
+		require.NoError(t, err)
+		assert.Equal(t, "0", s.entry("head")[7], "it is a try, and all have answered")
+	})
+}
+
+func TestAHeartbeatBehindTheHeadIsRefusedAsEver(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		heartbeat := s.behind()
+		token := s.tamper("=", 1, strconv.FormatInt(s.clock()+2*366*24*time.Hour.Microseconds(), 10))
+		_, err := heartbeat()
+		require.ErrorContains(t, err, "fencing tokens")
+		s.tamper("=", 1, token)
+		_, err = heartbeat()
+		require.NoError(t, err)
+
+		s.tamper("=", 0, "p")
+		_, err = heartbeat()
+		require.ErrorIs(t, err, backend.ErrWrongKind, "the name is a semaphore's")
+		s.tamper("=", 0, "r")
+
+		s.tamper("behind", 17, "garbage")
+		_, err = heartbeat()
+		require.ErrorIs(t, err, backend.ErrWrongKind)
+		s.run("DEL", s.side("t"))
+		s.run("SET", s.side("t"), "garbage")
+		_, err = heartbeat()
+		require.ErrorIs(t, err, backend.ErrWrongKind)
+	})
+}
+
+// On a Redis without free memory a place is kept.
+func TestAHeartbeatBehindTheHeadOnAFullServer(t *testing.T) {
+	t.Parallel()
+	s := realRedis(t)
+	heartbeat := s.behind()
+	s.run("CONFIG", "SET", "maxmemory", "1")
+	r, err := heartbeat()
+	require.NoError(t, err)
+	assert.True(t, r.Placed)
+}
