@@ -16,20 +16,26 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A processor is that of a server with one processor: it executes its commands one after the other, in virtual time. Each takes
-// longer than on a real one (see docs/performance.md).
+// A processor is the only one of a server: it executes commands one after the other, in virtual time. Each takes longer than
+// on a real server (see docs/performance.md): one that asks who waits, so much for each session.
 type processor struct {
+	crowd int
+
 	mu   sync.Mutex
 	done time.Time     // when the commands that have arrived are executed
 	busy time.Duration // how long all took
 }
 
-const commandTime = 100 * time.Microsecond
+const commandTime, lookTime = 50 * time.Microsecond, time.Microsecond
 
 // serve has an op wait for its turn.
 func (p *processor) serve(op memory.Op) memory.Verdict {
-	if op.Verb == memory.Push {
+	cost := commandTime
+	switch op.Verb {
+	case memory.Push:
 		return memory.Pass
+	case memory.Inspect:
+		cost += time.Duration(p.crowd) * lookTime
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,9 +43,15 @@ func (p *processor) serve(op memory.Op) memory.Verdict {
 	if p.done.Before(now) {
 		p.done = now
 	}
-	p.done = p.done.Add(commandTime)
-	p.busy += commandTime
+	p.done = p.done.Add(cost)
+	p.busy += cost
 	return memory.Delay(p.done.Sub(now))
+}
+
+func (p *processor) busyTime() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.busy
 }
 
 // losses counts the holds that sessions report as lost, and those that they cannot renew.
@@ -79,12 +91,14 @@ var everyKind = map[string]crowded{
 		hold: func(ctx context.Context, s *reentrant.Session, fn func(ctx context.Context) error) error {
 			return s.NewSemaphore("x", 3).Do(ctx, 3, fn)
 		},
-		wait: func(ctx context.Context, s *reentrant.Session, _ int) error { return s.NewSemaphore("x", 3).Acquire(ctx, 1) },
+		wait: func(ctx context.Context, s *reentrant.Session, _ int) error {
+			return s.NewSemaphore("x", 3).Acquire(ctx, 1)
+		},
 	},
 }
 
 // A live holder among many sessions that wait for its name keeps its hold for many leases, and they take little of the
-// server's time: a command for each heartbeat of a session.
+// server's time: each a command for each heartbeat, and one that asks for the holder when it has waited for a lease.
 func TestNoFalseLossWithAThousandWaitingSessions(t *testing.T) {
 	for name, c := range everyKind {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, c.keepsItsHold) })
@@ -95,7 +109,7 @@ func (c crowded) keepsItsHold(t *testing.T) {
 	const lease, leases = 3 * time.Second, 4
 	crowd := testsize.Of(1000, 200)
 	heartbeat := time.Duration(crowd) * time.Millisecond // as many commands a second at each size
-	p, lost := &processor{}, &losses{}
+	p, lost := &processor{crowd: crowd}, &losses{}
 	b := memory.New(memory.WithFault(p.serve))
 	join := func() *reentrant.Session {
 		return newSession(t, b, reentrant.WithLease(lease), reentrant.WithHeartbeat(heartbeat), reentrant.WithObserver(lost))
@@ -120,10 +134,4 @@ func (c crowded) keepsItsHold(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Zero(t, lost.n.Load())
-}
-
-func (p *processor) busyTime() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.busy
 }

@@ -1,14 +1,11 @@
 package noscript
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -36,12 +33,6 @@ type sharedSnapshot struct {
 
 // notThere is PTTL's reply for a missing key.
 const notThere = -2
-
-// The fields of the hash that belong to no session.
-const (
-	summaryField = "="
-	placePrefix  = "#" // followed by the order of a place
-)
 
 // keepShared is how long a shared name keeps its kind after its last use.
 const keepShared = 10 * time.Second
@@ -164,7 +155,7 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 		return absent(answers[4:])
 	}
 	s.shared.Expires = s.now + s.ttl
-	if !s.parseSummary() || !s.parseEntries() {
+	if !wire.ReadShared(&s.shared, s.was) {
 		return errForeign
 	}
 	s.before = s.hash()
@@ -184,67 +175,8 @@ func absent(hold []rueidis.RedisResult) error {
 	return nil
 }
 
-// parseSummary reads "kind token units holders sessions soonest first last told"; false if there is none. What follows from
-// the entries is not read.
-func (s *sharedSnapshot) parseSummary() bool {
-	words := strings.Fields(s.was[summaryField])
-	if len(words) != 9 {
-		return false
-	}
-	n, ok := numbers(words[1:], 0)
-	s.shared.Kind, s.shared.Token, s.shared.Last, s.shared.Told = wire.KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
-	return ok && s.shared.Kind != 0
-}
-
-// parseEntries reads the sessions' entries; false if a field is none. What is said of places beside them is not read.
-func (s *sharedSnapshot) parseEntries() bool {
-	for field, raw := range s.was {
-		if field == summaryField || strings.HasPrefix(field, placePrefix) {
-			continue
-		}
-		e, ok := parseEntry(field, raw)
-		if !ok {
-			return false
-		}
-		s.shared.Entries = append(s.shared.Entries, e)
-	}
-	slices.SortFunc(s.shared.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
-	return true
-}
-
-// numbers reads decimal numbers that are not below least; false if a word is none.
-func numbers(words []string, least int64) (n []int64, ok bool) {
-	n, ok = make([]int64, len(words)), true
-	for i, word := range words {
-		var err error
-		n[i], err = strconv.ParseInt(word, 10, 64)
-		ok = ok && err == nil && n[i] >= least
-	}
-	return n, ok
-}
-
-// noTry is what is written as pending for a place that is of no try, and for no place.
-const noTry = -1
-
-// parseEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
-// asked got"; false if it is none. How many answers are pending follows from the other entries.
-func parseEntry(session, raw string) (protocol.Entry, bool) {
-	n, ok := numbers(strings.Fields(raw), noTry)
-	if !ok || len(n) != 18 {
-		return protocol.Entry{}, false
-	}
-	return protocol.Entry{
-		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: micros(n[2]), Memory: micros(n[3]),
-		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]), Got: micros(n[17]),
-		Place: protocol.Place{
-			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]), TTL: time.Duration(n[11]) * time.Millisecond,
-			Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: micros(n[14]), Try: n[15] != noTry,
-		},
-	}, true
-}
-
 func writeEntry(s *protocol.Shared, e *protocol.Entry) string {
-	p, pending := e.Place, noTry
+	p, pending := e.Place, wire.NoTry
 	if p.Try {
 		pending = s.Pending(e)
 	}
@@ -262,12 +194,12 @@ func writeSummary(s *protocol.Shared) string {
 // hash returns the whole state, as the scripts keep it.
 func (s *sharedSnapshot) hash() map[string]string {
 	shared := &s.shared
-	fields := map[string]string{summaryField: writeSummary(shared)}
+	fields := map[string]string{wire.SummaryField: writeSummary(shared)}
 	for i := range shared.Entries {
 		e := &shared.Entries[i]
 		fields[e.Session] = writeEntry(shared, e)
 		if p := e.Place.Order; p > 0 {
-			fields[placePrefix+strconv.FormatUint(p, 10)] = e.Session
+			fields[wire.PlacePrefix+strconv.FormatUint(p, 10)] = e.Session
 		}
 	}
 	return fields

@@ -1,11 +1,9 @@
 package single
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -137,39 +135,28 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 	if err != nil {
 		return st, err
 	}
-	l := reader{list: list}
-	at.Stamp = l.number()
-	st.Kind, st.Token = wire.KindOf(l.word()), backend.Token(l.number())
-	type place struct {
-		order int64
-		backend.SharedWaiter
-	}
-	var places []place
-	for l.err == nil && len(l.list) > 0 {
-		session, epoch := l.word(), uint64(l.number())
-		units, under := int(l.number()), backend.Token(l.number())
-		ttl, limit := time.Duration(l.number())*time.Microsecond, int(l.number())
-		p := place{l.number(), backend.SharedWaiter{Session: session, Epoch: epoch, Want: int(l.number()), Least: int(l.number()), Limit: limit}}
-		got := backend.Token(l.number())
-		if units > 0 {
-			st.Holders = append(st.Holders, backend.SharedHolder{
-				Session: session, Epoch: epoch, Units: units, Under: under, Limit: limit, TTL: ttl,
-				Since: protocol.Given(got, protocol.Instant(at.Stamp)*time.Microsecond)})
-		}
-		if p.order > 0 {
-			places = append(places, p)
-		}
+	l, fields := reader{list: list}, map[string]string{}
+	for at.Stamp = l.number(); l.err == nil && len(l.list) > 0; {
+		field := l.word()
+		fields[field] = l.word()
 	}
 	if l.err != nil {
-		return backend.SharedState{}, wire.Unexpected(l.err)
-	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.order, b.order) })
-	for _, p := range places {
-		st.Waiting = append(st.Waiting, p.SharedWaiter)
+		return st, wire.Unexpected(l.err)
 	}
 	r.Clock.Saw(at)
-	return st, nil
+	if len(fields) == 0 {
+		return st, nil
+	}
+	now := protocol.Instant(at.Stamp) * time.Microsecond
+	name := protocol.Shared{Expires: now}
+	if !wire.ReadShared(&name, fields) {
+		return st, wire.Judged(errForeign, errForeign.Error())
+	}
+	return name.Inspect(now), nil
 }
+
+// errForeign is the error of the scripts for a key that has something else than a shared name.
+var errForeign = errors.New("WRONGTYPE the name is that of another kind of lock")
 
 // ForceShared implements backend.Sharer.
 func (r *Remote) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (bool, error) {

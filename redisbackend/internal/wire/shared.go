@@ -1,6 +1,12 @@
 package wire
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/protocol"
 )
@@ -32,4 +38,73 @@ func KindOf(letter string) backend.ShareKind {
 		return backend.Permits
 	}
 	return 0
+}
+
+// The fields of a shared name's record that belong to no session.
+const (
+	SummaryField = "="
+	PlacePrefix  = "#" // followed by the order of a place
+)
+
+// NoTry is what an entry has as pending if its place is of no try, or if it has none.
+const NoTry = -1
+
+// ReadShared reads the fields of a shared name's record; false if one is none. What the summary says of the entries is not
+// read, nor what is said of places beside them.
+func ReadShared(s *protocol.Shared, fields map[string]string) bool {
+	if !readSummary(s, fields[SummaryField]) {
+		return false
+	}
+	for field, raw := range fields {
+		if field == SummaryField || strings.HasPrefix(field, PlacePrefix) {
+			continue
+		}
+		e, ok := readEntry(field, raw)
+		if !ok {
+			return false
+		}
+		s.Entries = append(s.Entries, e)
+	}
+	slices.SortFunc(s.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
+	return true
+}
+
+// readSummary reads "kind token units holders sessions soonest first last told"; false if the text is none.
+func readSummary(s *protocol.Shared, raw string) bool {
+	words := strings.Fields(raw)
+	if len(words) != 9 {
+		return false
+	}
+	n, ok := sharedNumbers(words[1:], 0)
+	s.Kind, s.Token, s.Last, s.Told = KindOf(words[0]), backend.Token(n[0]), uint64(n[6]), int(n[7])
+	return ok && s.Kind != 0
+}
+
+// sharedNumbers reads decimal numbers that are not below least; false if a word is none.
+func sharedNumbers(words []string, least int64) (n []int64, ok bool) {
+	n, ok = make([]int64, len(words)), true
+	for i, word := range words {
+		var err error
+		n[i], err = strconv.ParseInt(word, 10, 64)
+		ok = ok && err == nil && n[i] >= least
+	}
+	return n, ok
+}
+
+// readEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
+// asked got"; false if the text is none. How many answers are pending follows from the other entries.
+func readEntry(session, raw string) (protocol.Entry, bool) {
+	n, ok := sharedNumbers(strings.Fields(raw), NoTry)
+	if !ok || len(n) != 18 {
+		return protocol.Entry{}, false
+	}
+	micros := func(n int64) protocol.Instant { return protocol.Instant(n) * time.Microsecond }
+	return protocol.Entry{
+		Session: session, Epoch: uint64(n[0]), Units: int(n[1]), Until: micros(n[2]), Memory: micros(n[3]),
+		First: backend.Token(n[4]), Under: backend.Token(n[5]), Limit: int(n[6]), Asked: uint64(n[16]), Got: micros(n[17]),
+		Place: protocol.Place{
+			Order: uint64(n[7]), Want: int(n[8]), Least: int(n[9]), Deadline: micros(n[10]), TTL: time.Duration(n[11]) * time.Millisecond,
+			Tokens: int(n[12]), Seen: backend.Token(n[13]), Since: micros(n[14]), Try: n[15] != NoTry,
+		},
+	}, true
 }
