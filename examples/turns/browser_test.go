@@ -168,7 +168,8 @@ func TestInTheBrowserALossIsShown(t *testing.T) {
 	}
 }
 
-// Nothing is wider than a small phone, and fingers hit what they aim at: WCAG 2 asks for 24 px (2.5.8).
+// Nothing is wider than a small phone, nothing is cut off or has to be moved sideways, and fingers hit what they aim at: WCAG 2
+// asks for 24 px (2.5.8).
 func TestInTheBrowserOnAPhone(t *testing.T) {
 	t.Parallel()
 	_, windows := newWindows(t, options{steps: 1, step: time.Hour, lease: time.Minute})
@@ -178,6 +179,16 @@ func TestInTheBrowserOnAPhone(t *testing.T) {
 		w.adds(turn+1, "add")
 	}
 	w.waits(`document.documentElement.scrollWidth <= 320`)
+	// All that the page can show is measured at once, whatever the turns do meanwhile.
+	assert.Empty(t, evaluates[[]string](w, `
+		draw(document.getElementById("turn-1"), { number: 1, state: "stopped", begun: 2, steps: 1, token: "1795481376527571" });
+		say(news, "Turn 1 of conversation A lost its hold. Nothing more of it is written.", true);
+		away.hidden = false;
+		[...document.body.querySelectorAll("*")].filter((e) => e.checkVisibility() && e.tagName !== "PROGRESS").flatMap((e) => {
+			const { left, right } = e.getBoundingClientRect();
+			return left < 0 || right > 320 || e.clientWidth > 0 && e.scrollWidth > e.clientWidth
+				? [e.tagName + "." + e.className + ": " + left + " to " + right + ", " + e.scrollWidth + " wide in " + e.clientWidth] : [];
+		})`), "cut off at a width of 320")
 	assert.Empty(t, evaluates[[]string](w, `
 		[...document.querySelectorAll("button, a")].flatMap((e) => {
 			const { width, height } = e.getBoundingClientRect();

@@ -38,7 +38,10 @@ function show(lane) {
 		const node = there.get(turn.number) ?? list.appendChild(card(turn));
 		there.delete(turn.number);
 		draw(node, turn);
-		if (!states.has(turn.number)) list.scrollLeft = list.scrollWidth;
+		if (!states.has(turn.number)) {
+			list.scrollLeft = list.scrollWidth; // side by side,
+			list.scrollTop = list.scrollHeight; // or on a phone below each other
+		}
 		report(lane, turn);
 	}
 	for (const old of there.values()) old.remove();
