@@ -37,10 +37,12 @@ type hall struct {
 	stale bool // it is older than it should be: the servers behind could not be asked
 }
 
-// A holder is the visitor that has a seat, and the moment up to which it is promised.
+// A holder is the visitor that has a seat, and the moment up to which it is promised; with the lock behind it.
 type holder struct {
 	visitor string
 	until   time.Time
+	token   reentrant.Token
+	session string // of the server that has the hold
 }
 
 // lookEvery bounds how late a change without a message is seen: within a second, the reading included. While Redis or
@@ -156,7 +158,7 @@ func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
 	for i, state := range states {
 		if state.Locked {
 			visitor := strings.TrimPrefix(state.Owner, "@") // which marks a portable owner
-			held[seats[i]] = holder{visitor: visitor, until: begun.Add(state.TTL - grace(b.hold))}
+			held[seats[i]] = holder{visitor, begun.Add(state.TTL - grace(b.hold)), state.Token, state.Session}
 		}
 	}
 	return held, nil
@@ -165,7 +167,7 @@ func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
 // same reports whether two halls look the same. The end of a hold is never read as the same moment twice.
 func same(a, b hall) bool {
 	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
-		return a.visitor == b.visitor && a.until.Sub(b.until).Abs() < 500*time.Millisecond
+		return a.visitor == b.visitor && a.token == b.token && a.session == b.session && a.until.Sub(b.until).Abs() < 500*time.Millisecond
 	})
 }
 

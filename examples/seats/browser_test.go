@@ -325,7 +325,7 @@ func TestInTheBrowserGoingOnAfterAServerWasKilled(t *testing.T) {
 	ann.waits(`!document.getElementById("banner").hidden`)
 	bob.sees("A05", "held")
 	ann.clicks("li[data-seat=A05] .pay")
-	ann.reads("No answer came for A5. What you hold stays yours")
+	ann.reads("No answer came for A5. What you hold stays yours: server 2 can go on with it.")
 	ann.clicks("#banner a")
 	ann.arrives(c.servers[1].address)
 	ann.sees("A05", "mine")
@@ -364,6 +364,24 @@ func TestInTheBrowserOnAPhone(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, inside, "seats are cut off at a width of %d", width)
 	}
+}
+
+// The locks are shown on request, and follow the hall, also on a phone.
+func TestInTheBrowserTheLocksBehindTheSeats(t *testing.T) {
+	t.Parallel()
+	b := browser(t)
+	c := openCinema(t, 10*time.Minute, 0)
+	ann, there := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
+	ann.picks("C03")
+	ann.resizes(320, 640, chromedp.EmulateMobile)
+	ann.waits(`document.getElementById("locks").open === false`)
+	ann.clicks("#locks summary")
+	const row = `[...document.querySelectorAll("#locks tbody tr")].map((e) => [...e.cells].slice(0, 3).map((cell) => cell.textContent).join(" ")).join(", ")`
+	ann.waits(fmt.Sprintf(`/^seats:C03 \d+ server-1$/.test(%s)`, row))
+	ann.waits(`/^Server 1 has sent Redis \d+ commands? for its visitors, and got [1-9]\d* locks? by them\.$/.test(document.querySelector("#locks .cost").textContent)`)
+	ann.waits(`document.documentElement.scrollWidth <= 320`)
+	there.picks("C04")
+	ann.waits(fmt.Sprintf(`/^seats:C03 \d+ server-1, seats:C04 \d+ server-2$/.test(%s)`, row))
 }
 
 // Where people choose all colours themselves, the states of seats differ by more than those of the page.

@@ -105,8 +105,9 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 		return nil, err
 	}
 	// Every call here is for a visitor, so a call without an owner is an error.
+	name := fmt.Sprintf("server-%d", r.Number)
 	member, err := deployment.Join(r.Redis, reentrant.WithExplicitOwners(), reentrant.WithLease(leaseOf(r.Hold)),
-		reentrant.WithPortableHoldsLeft(),
+		reentrant.WithPortableHoldsLeft(), reentrant.WithName(name),
 		reentrant.WithObserver(telemetry.Observer()))
 	if err != nil {
 		return nil, err
@@ -121,7 +122,13 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 		member.Client.Close()
 		return nil, err
 	}
-	board := newBoard(member.Session, member.Client, sales, r.Hold, log)
+	// The board has a session of its own, so that the commands of the other are those for visitors.
+	looking, err := deployment.NewSession(member.Client, reentrant.WithName(name+"-board"))
+	if err != nil {
+		member.Client.Close()
+		return nil, errors.Join(err, sales.close())
+	}
+	board := newBoard(looking, member.Client, sales, r.Hold, log)
 	board.refresh(ctx)
 	return &counter{
 		member: member, sales: sales, board: board,
@@ -165,6 +172,7 @@ func (c *counter) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = c.member.Session.Close(ended) // holds that Redis is not asked for end with their leases
+	_ = c.board.session.Close(ended)
 	c.member.Client.Close()
 	_ = c.sales.close()
 }

@@ -21,7 +21,8 @@
 // The plan that visitors see is read from Redis and SQL, more than once a second, and less often while they do not
 // reply. A message makes a server read sooner; if it is lost, only that is delayed.
 //
-// Each server has its metrics on /metrics, for Prometheus.
+// The page shows the locks behind the seats on request (/locks): their tokens, the servers that have the holds, and how many
+// commands that took. Each server has its metrics on /metrics, for Prometheus.
 package main
 
 import (

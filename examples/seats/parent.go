@@ -26,6 +26,7 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	for _, p := range c.servers {
 		fmt.Fprintf(stdout, "server %d  %s  (kill -9 %d, and go on at the other)\n", p.number, p.address, p.pid())
 	}
+	fmt.Fprintf(stdout, "locks     go run ./cmd/relock list --redis %s 'seats:*'\n", c.redis.Redacted())
 	fmt.Fprintf(stdout, "A seat is held for %v. Two visitors are two browsers, or a private window. Ctrl-C ends it.\n", opts.hold)
 	for range c.servers {
 		select {
@@ -35,10 +36,23 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 			if ctx.Err() != nil { // the servers end too
 				return nil
 			}
-			fmt.Fprintf(stderr, "server %d has ended: %v\n", p.number, p.err)
+			fmt.Fprintln(stderr, c.ending(p))
 		}
 	}
 	return errors.New("no server is left")
+}
+
+// ending says that a server has ended, and which ones can answer.
+func (c *cinema) ending(ended *process) string {
+	text := fmt.Sprintf("server %d has ended: %v", ended.number, ended.err)
+	for _, p := range c.servers {
+		select {
+		case <-p.gone:
+		default:
+			text += fmt.Sprintf("; the holds go on at server %d, %s", p.number, p.address)
+		}
+	}
+	return text
 }
 
 // A cinema is the running servers, with their Redis and database.

@@ -85,6 +85,7 @@ func newPair(t *testing.T, hold time.Duration) *pair {
 			looking.Wait()
 			// Servers in real processes leave their holds when they end. Here no hold may outlast the test.
 			_ = c.member.Session.Close(ctx)
+			_ = c.board.session.Close(ctx)
 			c.member.Client.Close()
 			assert.NoError(t, c.sales.close())
 		})
@@ -574,13 +575,55 @@ func TestEventsDoNotNameOtherVisitors(t *testing.T) {
 	now := time.Now()
 	h := hall{
 		sold: map[seat]string{"A01": "ann", "A02": "bob"},
-		held: map[seat]holder{"A03": {"ann", now.Add(time.Second)}, "A04": {"bob", now}, "A05": {"ann", now.Add(-time.Second)}},
+		held: map[seat]holder{
+			"A03": {visitor: "ann", until: now.Add(time.Second)}, "A04": {visitor: "bob", until: now},
+			"A05": {visitor: "ann", until: now.Add(-time.Second)},
+		},
 	}
 	assert.Equal(t, sight{Seats: map[seat]seatSight{
 		"A01": {State: "bought"}, "A02": {State: "sold"}, "A03": {State: "mine", Left: 1000}, "A04": {State: "held"}, "A05": {State: "mine"},
 	}, Code: ticketCode("ann")}, h.seenBy("ann", now))
 	assert.Empty(t, h.seenBy("cid", now).Code)
 	assert.Equal(t, 2, h.holds("ann"))
+}
+
+// The locks behind the hall are shown on request: with the token of the hold, and the server that has it, which changes with a
+// Resume. They do not name the visitors.
+func TestTheLocksAreShown(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, time.Hour)
+	ann := enters(t, p.urls)
+	shows := func(server int) (seen lockSights, text string) {
+		t.Helper()
+		response, err := ann.client.Get(p.urls[server-1] + "/locks")
+		require.NoError(t, err)
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(body, &seen))
+		return seen, string(body)
+	}
+	ann.gets(http.StatusOK, 1, "hold", "A05")
+	ann.sees("A05", "mine")
+	hall, _ := p.counters[0].board.look()
+	id := hall.held["A05"].visitor
+	token, err := p.counters[0].server.desk.timed("A05").Token(as(t.Context(), id))
+	require.NoError(t, err)
+	for server := 1; server <= 2; server++ {
+		seen, text := shows(server)
+		require.Len(t, seen.Locks, 1)
+		l := seen.Locks[0]
+		assert.Equal(t, "seats:A05", l.Lock)
+		assert.Equal(t, token, l.Token)
+		assert.Equal(t, "server-1", l.Server)
+		assert.InDelta(t, time.Hour.Milliseconds(), l.Left, float64(eventually.Milliseconds()))
+		assert.NotContains(t, text, id)
+		assert.Equal(t, server == 1, seen.Commands > 0, "server %d sent %d commands for its visitors", server, seen.Commands)
+	}
+	ann.gets(http.StatusOK, 2, "release", "A05")
+	ann.sees("A05", "")
+	seen, _ := shows(1)
+	assert.Empty(t, seen.Locks)
 }
 
 // A change is also seen without a message: here a session makes it that sends none.
@@ -630,6 +673,7 @@ func TestAKilledServerLeavesItsHolds(t *testing.T) {
 	ann.gets(http.StatusOK, 1, "hold", "A05")
 	ann.gets(http.StatusOK, 1, "hold", "A06")
 	c.servers[0].kill()
+	assert.Equal(t, "server 1 has ended: signal: killed; the holds go on at server 2, "+urls[1], c.ending(<-c.ended))
 	urls[0] = urls[1] // only this server is left
 	ann.urls, bob.urls = urls, urls
 	ann.sees("A05", "mine")

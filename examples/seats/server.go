@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/relock-go/relock/reentrant"
 )
 
 //go:embed web
@@ -40,6 +42,7 @@ func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.page)
 	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /locks", s.locks)
 	mux.HandleFunc("POST /seats/{seat}/hold", s.hold)
 	mux.HandleFunc("POST /seats/{seat}/release", s.release)
 	mux.HandleFunc("POST /seats/{seats}/pay", s.pay) // several have commas between them
@@ -207,6 +210,36 @@ func (h hall) seenBy(visitor string, now time.Time) sight {
 		}
 	}
 	return seen
+}
+
+// lockSights are the locks behind the hall, and what they cost this server.
+type lockSights struct {
+	Locks    []lockSight `json:"locks"`
+	Taken    uint64      `json:"taken"`    // by this server's visitors
+	Commands uint64      `json:"commands"` // that this server sent for its visitors
+}
+
+type lockSight struct {
+	Lock   string          `json:"lock"`
+	Token  reentrant.Token `json:"token"`
+	Server string          `json:"server"` // that has the hold
+	Left   int64           `json:"left"`   // in ms
+}
+
+// locks sends the locks of the seats that are held, without their owners.
+func (s *server) locks(w http.ResponseWriter, _ *http.Request) {
+	stats := s.desk.session.Stats()
+	seen := lockSights{Locks: []lockSight{}, Taken: stats.Acquired, Commands: stats.Commands}
+	hall, _ := s.board.look()
+	for _, each := range seats {
+		if h, held := hall.held[each]; held {
+			name, _, _ := strings.Cut(h.session, ".") // an id begins with the session's name
+			seen.Locks = append(seen.Locks, lockSight{each.lockName(), h.token, name, max(0, time.Until(h.until).Milliseconds())})
+		}
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(seen)
 }
 
 // mostHolds is how many seats a visitor can hold at once. It is not exact: it counts what the board knows, so two

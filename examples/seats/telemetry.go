@@ -17,7 +17,7 @@ import (
 )
 
 // A telemetry measures a server's locks, and serves the page for Prometheus. relockotel/dashboard.json
-// shows it in Grafana. Most commands are the board's, which reads eighty locks at a time. Losses are no alarm here: a
+// shows it in Grafana. The board's commands are not counted, which read eighty locks at a time. Losses are no alarm here: a
 // hold that simply ends counts as one, and so does, at the first server, a hold that is taken up at the other.
 type telemetry struct {
 	*relockotel.Telemetry

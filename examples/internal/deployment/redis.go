@@ -27,6 +27,15 @@ type Redis struct {
 	before   int64             // what the server had counted at the start
 }
 
+// Redacted returns the URL without the password.
+func (r *Redis) Redacted() string {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return "URL"
+	}
+	return u.Redacted()
+}
+
 // A Cost is the load of a job on Redis.
 type Cost struct {
 	Commands int64

@@ -94,6 +94,7 @@ function show(hall) {
 	stale.hidden = !hall.stale;
 	drawSum(hall.code);
 	document.body.dataset.live = ""; // the first event is here
+	showLocks();
 }
 
 function change(seat, before, now) {
@@ -232,6 +233,31 @@ setInterval(() => {
 	for (const [id, ticket] of mine) drawTime(document.getElementById(id), ticket);
 }, 250);
 
+// The locks behind the seats, while the visitor wants to see them.
+
+const locks = document.getElementById("locks");
+locks.addEventListener("toggle", showLocks);
+
+const counted = (n, thing) => `${n} ${thing}${n === 1 ? "" : "s"}`;
+
+async function showLocks() {
+	if (!locks.open) return;
+	try {
+		const seen = await (await fetch("/locks")).json();
+		locks.querySelector("tbody").replaceChildren(...seen.locks.map((lock) => {
+			const row = document.createElement("tr");
+			const until = new Date(Date.now() + lock.left).toLocaleTimeString([], { hour12: false });
+			for (const text of [lock.lock, lock.token, lock.server, until]) row.insertCell().textContent = text;
+			return row;
+		}));
+		const here = document.querySelector(".servers .here").textContent;
+		locks.querySelector(".cost").textContent =
+			`${here} has sent Redis ${counted(seen.commands, "command")} for its visitors, and got ${counted(seen.taken, "lock")} by them.`;
+	} catch {
+		// The banner says that the server does not answer.
+	}
+}
+
 // Asking.
 
 async function ask(what, ...seats) {
@@ -250,13 +276,19 @@ async function ask(what, ...seats) {
 		else if (what === "release" && mine.has(seats[0].id)) mine.get(seats[0].id).released = true;
 		await changed(seats[0], before, response.ok ? 2000 : 300);
 	} catch {
-		say(`No answer came for ${list(seats)}. What you hold stays yours; please try again.`, true);
+		say(`No answer came for ${list(seats)}. What you hold stays yours: ${elsewhere()}.`, true);
 	}
 	for (const seat of seats) {
 		asked.delete(seat.id);
 		delete seat.dataset.pending;
 	}
 	draw(seats);
+}
+
+// elsewhere says where to go on when this server does not answer.
+function elsewhere() {
+	const others = [...document.querySelectorAll(".servers a")].map((other) => other.textContent.toLowerCase());
+	return others.length === 0 ? "please try again" : `${others.join(" or ")} can go on with it`;
 }
 
 function draw(seats) {
