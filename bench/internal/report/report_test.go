@@ -3,6 +3,7 @@ package report
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,20 @@ func TestAReportIsWholeAndSelfContained(t *testing.T) {
 	for _, name := range []string{Data, CSV} {
 		assert.FileExists(t, filepath.Join(folder, name))
 	}
+}
+
+// On a phone what is wider than the screen is moved sideways in its own box, and the page is not.
+func TestAReportCanBeReadOnAPhone(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, Write(some(), folder))
+	page, err := os.ReadFile(filepath.Join(folder, Page))
+	require.NoError(t, err)
+	text := string(page)
+	assert.Contains(t, text, `<meta name="viewport" content="width=device-width, initial-scale=1">`)
+	boxes := strings.Count(text, `<div class="scroll" tabindex="0"><table>`) + strings.Count(text, `<div class="scroll" tabindex="0"><picture>`)
+	assert.Equal(t, strings.Count(text, "<table>")+strings.Count(text, "<picture>"), boxes)
+	assert.Equal(t, 1, strings.Count(text, `<table class="who">`), "whose lines are broken")
+	assert.Empty(t, regexp.MustCompile(`[^-]width: *\d+(px|rem|em|pt)`).FindAllString(text, -1), "fixed widths")
 }
 
 func TestAReportHasTheFiguresOfItsWorkloads(t *testing.T) {
