@@ -28,7 +28,7 @@ func TestANoteIsShownBesideTheHolder(t *testing.T) {
 	r.says("relock: waiting for deploy, held by ")
 	assert.Regexp(t, ` for \d+ (s|min): "release `, r.stdout.String())
 	logged := start(t, url, "run", "deploy", "--", "true")
-	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" .* note="release `)
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" .* holder_note="release `)
 	eventually(t, func() bool { return record.MatchString(logged.stderr.String()) }, "the log has no note")
 }
 

@@ -96,14 +96,27 @@ func (s status) heldFor() string {
 }
 
 // by formats who holds the lock, as reentrant.Holder does, and for how long.
-func (s status) by() string { return s.holders(forHowLong) }
-
-// holders formats who holds the lock, with what is to be said of their stamps.
-func (s status) holders(said func(since string) string) string {
+func (s status) by() string {
 	if s.shared != nil {
-		return s.sessions(said)
+		return s.sessions()
 	}
-	return fmt.Sprintf("owner %s of session %s", shown(s.Owner), shown(s.Session)) + said(s.Since)
+	return fmt.Sprintf("owner %s of session %s", shown(s.Owner), shown(s.Session)) + forHowLong(s.Since)
+}
+
+// holderAttributes returns who holds the lock, for a log record, under the names that the log of a session has.
+func (s status) holderAttributes() (attrs []any) {
+	if s.shared == nil {
+		attrs = append(attrs, "holder", s.Owner, "holder_session", s.Session)
+	} else if len(s.Holders) > 0 {
+		attrs = append(attrs, "holder_session", s.Holders[0].Session)
+		if n := len(s.Holders); n > 1 {
+			attrs = append(attrs, "holders", n)
+		}
+	}
+	if s.Note != "" {
+		attrs = append(attrs, "holder_note", s.Note)
+	}
+	return attrs
 }
 
 // state says how a plain lock is taken.

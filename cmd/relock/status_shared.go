@@ -106,15 +106,15 @@ func (s *shared) use() string {
 // writing reports whether a session has the write side.
 func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode == "write" }
 
-// sessions lists the sessions that hold a part, with what is to be said of their stamps, for a line of text.
-func (s *shared) sessions(said func(since string) string) string {
+// sessions lists the sessions that hold a part, and for how long, for a line of text.
+func (s *shared) sessions() string {
 	var names []string
 	for _, h := range s.Holders {
 		name := "session " + shown(h.Session)
 		if h.Permits > 0 {
 			name += fmt.Sprintf(" (permits: %d)", h.Permits)
 		}
-		names = append(names, name+said(h.Since))
+		names = append(names, name+forHowLong(h.Since))
 	}
 	return strings.Join(names, ", ")
 }

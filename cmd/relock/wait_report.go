@@ -73,10 +73,7 @@ func (r *waitReporter) sayHolder(st status) {
 		fmt.Fprintf(r.hold.stderr, "relock: waiting for %s, %s by %s%s\n", shown(r.hold.lock.Name()), st.state(), st.by(), st.noted())
 		return
 	}
-	attrs := []any{"holder", st.holders(func(string) string { return "" })}
-	if st.Note != "" {
-		attrs = append(attrs, "note", st.Note)
-	}
+	attrs := st.holderAttributes()
 	if d, known := age(st.Since); known {
 		attrs = append(attrs, "held_for", d.Round(time.Millisecond))
 	}

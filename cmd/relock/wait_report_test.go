@@ -57,7 +57,7 @@ func TestALogHasARecordOfTheHolder(t *testing.T) {
 	s := session(t, url)
 	release := holdLock(t, s, "lock", "alice")
 	r := start(t, url, "run", "lock", "--", "true")
-	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder="owner ~alice of session ` + s.ID() + `" held_for=\S+s$`)
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" lock=lock waited=\S+s holder=~alice holder_session=` + s.ID() + ` held_for=\S+s$`)
 	eventually(t, func() bool { return record.MatchString(r.stderr.String()) }, "the log has no record")
 	release()
 	r.exits(0)
