@@ -11,8 +11,8 @@ import (
 // String says the state in one line, for a log, with what other processes wrote in quotes if a terminal could
 // take it for a command:
 //
-//	held 2 times by owner 18 of session 5ba4…, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
-//	taken until its lease ends though unlocked by owner 18 of session 5ba4…, token 1763920871000003, lease ends in 8.2s
+//	held 2 times by owner 18 of session web-4711.k3v9… for 1.8s, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
+//	taken until its lease ends though unlocked by owner 18 of session web-4711.k3v9…, token 1763920871000003, lease ends in 8.2s
 //	free, last token 1763920871000003
 func (s State) String() string {
 	if s.Err != nil {
@@ -20,7 +20,7 @@ func (s State) String() string {
 	}
 	var text strings.Builder
 	if s.Locked {
-		fmt.Fprintf(&text, "%s by owner %s of session %s", s.use(), shown(s.Owner), shown(s.Session))
+		fmt.Fprintf(&text, "%s by owner %s of session %s%s", s.use(), shown(s.Owner), shown(s.Session), forHowLong(s.Since))
 		if s.Note != "" {
 			fmt.Fprintf(&text, ", note %q", s.Note)
 		}
@@ -28,14 +28,54 @@ func (s State) String() string {
 	} else {
 		fmt.Fprintf(&text, "free, last token %d", s.Token)
 	}
-	switch n := len(s.Waiting); n {
-	case 0:
-	case 1:
-		text.WriteString(", 1 session waits")
-	default:
-		fmt.Fprintf(&text, ", %d sessions wait", n)
+	return text.String() + waiting(len(s.Waiting))
+}
+
+// String says the state in one line, as [State.String] does:
+//
+//	held by session web-4711.k3v9… (read) for 1.8s and session web-815.aq2x… (read), last token 1763920871000003, 1 session waits
+//	held by session web-4711.k3v9… (permits: 2) for 1.8s, last token 1763920871000003
+//	free, last token 1763920871000003
+func (s SharedState) String() string {
+	text := "free"
+	for i, h := range s.Holders {
+		join := " and "
+		if i == 0 {
+			text, join = "held by ", ""
+		}
+		text += fmt.Sprintf("%ssession %s (%s)%s", join, shown(h.Session), s.part(h), forHowLong(h.Since))
 	}
-	return text.String()
+	return fmt.Sprintf("%s, last token %d%s", text, s.Token, waiting(len(s.Waiting)))
+}
+
+// part says what a holder has.
+func (s SharedState) part(h SharedHolder) string {
+	switch {
+	case s.Kind == Permits:
+		return fmt.Sprintf("permits: %d", h.Units)
+	case h.Units == AllUnits:
+		return "write"
+	}
+	return "read"
+}
+
+// waiting says how many sessions wait, as the end of a line.
+func waiting(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", 1 session waits"
+	}
+	return fmt.Sprintf(", %d sessions wait", n)
+}
+
+// forHowLong says how long ago a time was, as the end of a clause; "" if it is not known.
+func forHowLong(since time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " for " + max(time.Since(since), 0).Round(time.Millisecond).String() // the server's clock may be ahead
 }
 
 // use says whether the lock is held, and how often.
@@ -62,7 +102,9 @@ func leaseOf(ttl time.Duration) string {
 
 // shown makes a text from elsewhere safe for a terminal.
 func shown(text string) string {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) || r == '"' || r == unicode.ReplacementChar }) {
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsGraphic(r) || r == '"' || r == unicode.ReplacementChar || unicode.IsSpace(r)
+	}) {
 		return strconv.Quote(text)
 	}
 	return text

@@ -26,6 +26,11 @@ func TestConnectionsHaveTheNameOfTheProcess(t *testing.T) {
 	defer b.Close()
 	assert.Contains(t, list(), " name="+backend.ProcessName()+" ")
 
+	byURL, err := redisbackend.Open(t.Context(), "redis://"+server.Addr()+"?client_name=orders")
+	require.NoError(t, err)
+	defer byURL.Close()
+	assert.Contains(t, list(), " name=orders ")
+
 	named, err := redisbackend.OpenClient(t.Context(), rueidis.ClientOption{InitAddress: []string{server.Addr()}, ClientName: "billing"})
 	require.NoError(t, err)
 	defer named.Close()

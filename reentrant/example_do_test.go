@@ -66,7 +66,7 @@ func ExampleDoValue() {
 func ExampleState() {
 	session, stop := exampleSession()
 	defer stop()
-	ctx := reentrant.WithOwner(context.Background(), "worker 7")
+	ctx := reentrant.WithOwner(context.Background(), "worker-7")
 	report := session.NewLock("report")
 	_ = report.Do(ctx, func(ctx context.Context) error {
 		state, err := report.Inspect(ctx)
@@ -74,7 +74,7 @@ func ExampleState() {
 		fmt.Println(before, err)
 		return err
 	})
-	// Output: held once by owner ~worker 7 <nil>
+	// Output: held once by owner ~worker-7 <nil>
 }
 
 // A caller that finds one waiting already does not join the queue.

@@ -136,6 +136,10 @@ func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } 
 // [Lock.Inspect] and the relock command, in log lines, errors and deadlock reports. Letters, digits, hyphens,
 // underscores and dots stay, all else becomes a hyphen, and the name is cut after 48 bytes. Sessions may have the same
 // name. Default: the host's name and the process id, as in web-4711.
+//
+// CLIENT LIST shows connections, whose names are the client's: redisbackend.Open takes client_name from the URL, as in
+// redis://localhost:6379?client_name=billing, and gives host and process id without it; for a client of your own set
+// rueidis.ClientOption.ClientName.
 func WithName(name string) Option { return func(c *config) { c.Name = name } }
 
 // WithLogger sets the logger for events that concern an operator: locks lost (as errors; as information if a fixed lease
