@@ -181,7 +181,7 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	}
 	client, err := dial(ctx, withDefaults(option))
 	if err != nil {
-		return nil, wire.Fail(ctx, fmt.Errorf("%s: %w", name, explainTLS(ctx, option, err)))
+		return nil, openError{name, wire.Fail(ctx, err)}
 	}
 	b, err := New(client, opts...)
 	if err != nil {
@@ -191,6 +191,19 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	b.owned = true
 	return b, nil
 }
+
+// An openError is the error of a function that connects, with its name before the reason: "redisbackend: Open: backend
+// unavailable: connection refused".
+type openError struct {
+	name string
+	err  error
+}
+
+func (e openError) Error() string {
+	return "redisbackend: " + e.name + ": " + strings.TrimPrefix(e.err.Error(), "redisbackend: ")
+}
+
+func (e openError) Unwrap() error { return e.err }
 
 // clientOption reads a URL. Its errors do not quote the URL: a password with a slash or a hash in it ends up in any
 // part of it.
@@ -246,20 +259,28 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 		}
 		dialed <- result{client, err}
 	}()
+	silent, stop := silentTLS(ctx, option)
+	defer stop()
+	var err error
 	select {
 	case r := <-dialed:
 		if r.err != nil && r.client != nil {
 			r.client.Close()
 		}
+		if r.err != nil {
+			r.err = explainTLS(ctx, option, r.err)
+		}
 		return r.client, r.err
+	case err = <-silent:
 	case <-ctx.Done():
-		go func() {
-			if r := <-dialed; r.client != nil {
-				r.client.Close()
-			}
-		}()
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	go func() {
+		if r := <-dialed; r.client != nil {
+			r.client.Close()
+		}
+	}()
+	return nil, err
 }
 
 // ping checks that the server serves the client. It has no context: with one that can be cancelled and has no deadline,

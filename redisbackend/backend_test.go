@@ -200,7 +200,7 @@ func TestOpenClient(t *testing.T) {
 
 	option.InitAddress = nil
 	_, err = redisbackend.OpenClient(t.Context(), option)
-	require.ErrorContains(t, err, "OpenClient: no alive address")
+	require.ErrorContains(t, err, "OpenClient: backend unavailable: no alive address")
 	_, err = redisbackend.OpenClient(t.Context(), option, redisbackend.WithPrefix("{}"))
 	require.ErrorContains(t, err, "braces", "options are checked before anything is opened")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -32,6 +33,24 @@ func explainTLS(ctx context.Context, option rueidis.ClientOption, err error) err
 		return fmt.Errorf("the server speaks no TLS at %s (use redis://, without TLSConfig): %w", address, err)
 	}
 	return err
+}
+
+// silence is how long a server may take to reply before silentTLS asks it the other way: less than callers have patience.
+const silence = 500 * time.Millisecond
+
+var errSilent = fmt.Errorf("no reply within %v", silence)
+
+// silentTLS asks a server that does not reply the other way, and sends the error if it replies then: the caller's context may
+// end before the client's own time limit. stop ends it.
+func silentTLS(ctx context.Context, option rueidis.ClientOption) (found <-chan error, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	hint := make(chan error, 1)
+	timer := time.AfterFunc(silence, func() {
+		if err := explainTLS(ctx, option, errSilent); err != errSilent { //nolint:errorlint // with a hint it is another error
+			hint <- err
+		}
+	})
+	return hint, func() { timer.Stop(); cancel() }
 }
 
 // speaksTLS reports whether a server takes a handshake. It sends nothing else, so the certificate does not matter.

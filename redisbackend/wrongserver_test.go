@@ -1,9 +1,11 @@
 package redisbackend_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -65,8 +68,13 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 		require.ErrorContains(t, err, "the server speaks no TLS at "+addr+" (use redis://")
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
+	// A caller who does not wait for the client's own time limit is told, too.
+	ctx, cancel := context.WithTimeout(t.Context(), testsize.Patience(10*time.Second))
+	defer cancel()
+	_, err := redisbackend.Open(ctx, "rediss://"+redisserver.Start(t).Addr()+"?dial_timeout=10m")
+	require.ErrorContains(t, err, "the server speaks no TLS at ")
 	// An error that has nothing to do with it stays as it is.
-	_, err := redisbackend.Open(t.Context(), "rediss://"+secured)
+	_, err = redisbackend.Open(t.Context(), "rediss://"+secured)
 	require.ErrorContains(t, err, "certificate")
 	assert.NotContains(t, err.Error(), "speaks")
 }

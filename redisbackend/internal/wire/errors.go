@@ -35,6 +35,9 @@ func Fail(ctx context.Context, err error) error {
 	}
 	unsent := NeverSent(err)
 	if err = Blame(ctx, err); ContextErr(ctx, time.Now()) != nil { // the caller has left
+		if err == context.DeadlineExceeded { //nolint:errorlint // that alone would look like the limit of the caller's own context
+			err = fmt.Errorf("no reply in time: %w", err)
+		}
 		err = fmt.Errorf("redisbackend: %w", err)
 	} else {
 		err = Unavailable(err)

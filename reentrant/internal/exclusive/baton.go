@@ -71,7 +71,7 @@ func (st *State) cleanUp() {
 	req := st.m.ReleaseRequest(&at)
 	st.mu.Unlock()
 	if err := st.release(context.Background(), req); err != nil && !errors.Is(err, core.ErrLost) && !st.s.core.Outages.Add(st.name) {
-		st.s.core.Log(slog.LevelWarn, "could not give back an attempt yet", slog.String("lock", st.name), slog.Any("error", err))
+		st.s.core.Log(slog.LevelWarn, "could not give back yet a lock that the server may have granted", slog.String("lock", st.name), slog.Any("error", err))
 	}
 	st.endCleaning()
 }
