@@ -69,6 +69,19 @@ func TestTheChineseREADMEHasTheSameParts(t *testing.T) {
 	assert.Equal(t, marks(prose(english), `(?m)^(\||\* |\d+\. )`), marks(prose(chinese), `(?m)^(\||\* |\d+\. )`), "tables and lists")
 	link := `\]\(([^)]+)\)`
 	assert.ElementsMatch(t, elsewhere(marks(english, link)), elsewhere(marks(chinese, link)), "links")
+	named := spans(chinese)
+	for code := range spans(english) {
+		assert.Contains(t, named, code, "README.zh-CN.md does not name it")
+	}
+}
+
+// spans returns the code within the sentences of a text.
+func spans(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, code := range marks(prose(text), "`([^`]+)`") {
+		all[strings.Join(strings.Fields(code), " ")] = true
+	}
+	return all
 }
 
 // withoutMeasurements returns a text without what is between the marks of the benchmark.
