@@ -135,7 +135,8 @@ func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } 
 // WithName names the session. Its id begins with the name, so people see that wherever they see the session: in
 // [Lock.Inspect] and the relock command, in log lines, errors and deadlock reports. Letters, digits, hyphens,
 // underscores and dots stay, all else becomes a hyphen, and the name is cut after 48 bytes. Sessions may have the same
-// name. Default: the host's name and the process id, as in web-4711.
+// name; with the host in it, people know which of many processes it is. Default: the host's name and the process id, as in
+// web-4711.
 //
 // CLIENT LIST shows connections, whose names are the client's: redisbackend.Open takes client_name from the URL, as in
 // redis://localhost:6379?client_name=billing, and gives host and process id without it; for a client of your own set

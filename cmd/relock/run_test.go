@@ -455,7 +455,7 @@ func TestALockIsKeptForAtLeastSoLong(t *testing.T) {
 
 	look := start(t, url, "inspect", "lock")
 	look.exits(0)
-	assert.Regexp(t, `state +kept\n`, look.stdout.String())
+	assert.Regexp(t, `state +kept until its lease ends, though unlocked \(--at-least\)\n`, look.stdout.String())
 	look = start(t, url, "inspect", "--json", "lock")
 	look.exits(0)
 	assert.Contains(t, look.stdout.String(), `"unlocked":true`)

@@ -127,6 +127,14 @@ func (s status) state() string {
 	return "held"
 }
 
+// why says why a lock is taken that its holder has unlocked.
+func (s status) why() string {
+	if s.Unlocked {
+		return " until its lease ends, though unlocked (--at-least)"
+	}
+	return ""
+}
+
 // same reports whether two states differ in nothing but the lease.
 func (s status) same(other status) bool {
 	return s.Locked == other.Locked && s.Unlocked == other.Unlocked && s.Owner == other.Owner && s.Session == other.Session && s.Holds == other.Holds &&
@@ -202,7 +210,7 @@ func (s status) print(w io.Writer) error {
 		fmt.Fprintf(table, "last token\t%d\n", s.Token)
 	case s.Locked:
 		fmt.Fprintf(table, "state\t%s\nowner\t%s\nsession\t%s\nholds\t%d\nlease\t%s\ntoken\t%d\n",
-			s.state(), shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
+			s.state()+s.why(), shown(s.Owner), shown(s.Session), s.Holds, s.lease(), s.Token)
 		if s.Since != "" {
 			fmt.Fprintf(table, "since\t%s (%s)\n", s.Since, s.heldFor())
 		}
