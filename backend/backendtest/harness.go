@@ -186,6 +186,20 @@ func (r *remote) take(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
+// taken waits until the session has taken the lock, and returns the epoch. In a quorum an attempt that only some of the nodes
+// gave the lock is stale.
+func (r *remote) taken(epoch uint64, changes ...with) (uint64, backend.AcquireReply) {
+	r.t.Helper()
+	var reply backend.AcquireReply
+	r.t.eventually("the session gets the lock", func() bool {
+		if reply = r.acquire(epoch, changes...); reply.Status == backend.Stale {
+			epoch++
+		}
+		return reply.Status == backend.Granted
+	})
+	return epoch, reply
+}
+
 // wait is an acquire that must be queued.
 func (r *remote) wait(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
