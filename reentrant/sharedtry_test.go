@@ -80,6 +80,38 @@ func TestATimedTryAsksTheServerOnceHoweverShortItIs(t *testing.T) {
 
 // A session whose units are all in use, and that another session has asked for them, has nothing new to send to the
 // server.
+// A session that waits in line asks again after a heartbeat. A call that ends before that has no reply of its own, though the
+// server was never silent.
+func TestATimedTryBehindAnotherOfItsSessionIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder, s := newSession(t, b), newSession(t, b)
+		require.NoError(t, holder.NewRWLock("x").Lock(t.Context()))
+		require.NoError(t, holder.NewSemaphore("y", 1).Acquire(t.Context(), 1))
+		book, permits := s.NewRWLock("x"), s.NewSemaphore("y", 1)
+		waits, leave := context.WithCancel(owner(t, "first"))
+		done := make(chan error)
+		go func() { done <- book.Lock(waits) }()
+		go func() { done <- permits.Acquire(waits, 1) }()
+		synctest.Wait()
+		slowly(b, 20*time.Millisecond)
+		second := owner(t, "second")
+		for what, try := range map[string]func() (bool, error){
+			"write":  func() (bool, error) { return book.TryLockFor(second, 400*time.Millisecond) },
+			"read":   func() (bool, error) { return book.TryRLockFor(second, 400*time.Millisecond) },
+			"permit": func() (bool, error) { return permits.TryAcquireFor(second, 1, 400*time.Millisecond) },
+		} {
+			time.Sleep(time.Millisecond) // the last reply came before
+			ok, err := try()
+			assert.NoError(t, err, what)
+			assert.False(t, ok, what)
+		}
+		leave()
+		require.ErrorIs(t, <-done, context.Canceled)
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
 func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -37,6 +37,7 @@ type Name struct {
 	plan    plan.Plan
 
 	err       error     // of the latest copy that failed; nil after a reply
+	asked     time.Time // when the copy under way was sent; zero if none is
 	lastReply time.Time // when the latest reply came
 	reason    error     // the error for expelled waiters
 }
@@ -179,11 +180,15 @@ func (n *Name) Err() error {
 	return n.err
 }
 
-// Silent reports whether the server has not replied since the given time and no command has failed.
-func (n *Name) Silent(since time.Time) bool {
+// Silent reports whether the server has not replied since the given time and no command has failed, and for how long a copy
+// has been under way. It may be that none was sent: a session that waits in line asks again after a heartbeat.
+func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.err == nil && n.lastReply.Before(since)
+	if !n.asked.IsZero() {
+		unanswered = time.Since(n.asked)
+	}
+	return n.err == nil && n.lastReply.Before(since), unanswered
 }
 
 // Reason returns why a wait was expelled, nil if the session is being closed.

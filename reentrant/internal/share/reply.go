@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
@@ -22,6 +23,7 @@ func (n *Name) exchange() {
 	n.plan.Send(&sent)
 	req := n.plan.Request(&sent, sent.Now.Add(s.Config.CommandTimeout))
 	waiter := waiter(n.plan.Claimed())
+	n.asked = sent.Now
 	n.mu.Unlock()
 
 	s.Counts.Commands.Add(1)
@@ -34,6 +36,7 @@ func (n *Name) exchange() {
 	err = core.WrapUnavailable(context.Background(), err)
 
 	n.mu.Lock()
+	n.asked = time.Time{}
 	var notify func()
 	if n.plan.Awaits(req.Epoch) {
 		at := n.moment()

@@ -91,8 +91,8 @@ type localQueue[K any, O comparable] interface {
 }
 
 // enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
-// the time of the call is up before the server has replied, and has been shorter than an eighth of a command's time limit,
-// enterQueue makes one more attempt, which waits for the reply for the rest of that. life is the life of what the call got.
+// the time of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth
+// of a command's time limit for its reply. life is the life of what the call got.
 func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)
 	if !t.Waits {
@@ -105,10 +105,13 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 		timeout = timer.C
 	}
 	o, life, waited := enter(ctx, h, n, q, call, claim, mode, asked, timeout)
-	if least := h.Session.Config.CommandTimeout/8 - time.Since(begun); least > 0 && o == sharedqueue.TimedOut && n.Silent(begun) {
-		timer := time.NewTimer(least)
-		defer timer.Stop()
-		o, life, waited = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
+	if o == sharedqueue.TimedOut {
+		silent, unanswered := n.Silent(begun)
+		if left := h.Session.Config.CommandTimeout/8 - unanswered; silent && left > 0 {
+			timer := time.NewTimer(left)
+			defer timer.Stop()
+			o, life, waited = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
+		}
 	}
 	ok, err = h.outcome(ctx, n, o, waited, begun)
 	return life, ok, err
