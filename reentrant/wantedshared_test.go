@@ -275,6 +275,25 @@ func TestWantedOfAReaderIsAboutWritersOnly(t *testing.T) {
 	}
 }
 
+// Until the server has replied, the session of a writer that goes on as a reader is asked for what it no longer needs.
+func TestWantedOfAReaderThatWasAWriterIsAboutWritersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		p, q, a := partsOf(newSession(t, b)), partsOf(newSession(t, b)), owner(t, "a")
+		require.NoError(t, p.write.take(a))
+		require.NoError(t, p.read.take(a))
+		stop := waitsForPart(t, q.read, "b")
+		b.SetFault(func(op memory.Op) memory.Verdict { return memory.Verdict{Delay: 50 * time.Millisecond} })
+		left := make(chan error)
+		go func() { left <- p.write.leave(a) }()
+		synctest.Wait()
+		assert.True(t, unasked(p.read.wanted(a)))
+		require.NoError(t, <-left)
+		stop()
+		require.NoError(t, p.read.leave(a))
+	})
+}
+
 // Each reader has a channel of its own, and the owner does not wait for itself.
 func TestWantedOfASideIsTheOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
