@@ -109,6 +109,8 @@ func WithAsyncUnlock() Option { return func(c *config) { c.AsyncUnlock = true } 
 // several sessions, all of which must have this option, after three to six heartbeats, for cycles of up to 16 owners,
 // and at the cost of a few commands per heartbeat while an owner that holds a lock waits.
 //
+// It looks at locks, not at read-write locks and semaphores.
+//
 // It does not look at waits with a time limit (TryLockFor, TryAnyFor), for conditions, or for the lock on the way back
 // from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
 // such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that
