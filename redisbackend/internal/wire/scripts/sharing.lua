@@ -26,12 +26,13 @@ local function open(kind, session, holdkey)
     local letter, token, units, holders, sessions, soonest, first, last, told = string.match(raw, SUMMARY)
     s = {kind = letter, token = tonumber(token), units = tonumber(units), holders = tonumber(holders),
       sessions = tonumber(sessions), soonest = tonumber(soonest), first = tonumber(first), last = tonumber(last),
-      told = tonumber(told)}
+      told = tonumber(told), began = tonumber(first)}
     entries[session] = mine and read(session, mine)
     if letter ~= kind or mine and not entries[session] or taken and s.holders == 0 then return wrong() end
     return nil
   end
-  s = {kind = kind, token = 0, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0, told = ALL}
+  s = {kind = kind, token = 0, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0, told = ALL,
+    began = 1}
   entries[session] = false
   if taken or redis.call('EXISTS', key) == 1 then return wrong() end
 end
@@ -131,7 +132,7 @@ local function expire(e)
   if e.order > 0 then ends(e.deadline) end
   if e.units > 0 or e.order > 0 or e.session == caller then return end -- share.lua notes when the caller's entry ends
   if now > e.memory then
-    gone[#gone + 1], entries[e.session], e.deleted = e.session, false, true
+    gone[#gone + 1], entries[e.session] = e.session, false
   else
     ends(e.memory + SWEEP)
   end
@@ -265,9 +266,9 @@ local function many(command, arguments)
   end
 end
 
-local function summary(soonest)
+local function summary(soonest, first)
   return string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.kind, s.token, s.units, s.holders, s.sessions, soonest,
-    s.first, s.last, s.told)
+    first, s.last, s.told)
 end
 
 -- shorter returns for how many ms the record is kept if it is kept for ttl now, and what this run has changed needs less:
@@ -280,24 +281,24 @@ end
 
 -- save writes what has changed, and keeps the record for so many seconds at least. A key that is there is first written to
 -- by a command that a full server allows: it then allows the next ones too, and what is kept or given back needs no
--- memory. What is too much for one command is written under a summary that makes the next run count anew.
+-- memory. What is too much for one command is written under a summary that makes the next run count anew, with the
+-- queue from where it began. A run may stop in between: so an entry that goes is written off first, and a place is
+-- written before the entry that names it.
 local function save(seconds)
   local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
   local changes = {}
   for _, e in ipairs(dirty) do
-    if not e.deleted then
-      lasts = math.max(lasts, e.till, e.memory, e.order > 0 and e.deadline + tonumber(e.grant) * 1000 or 0)
-      changes[#changes + 1], changes[#changes + 2] = e.session, write(e)
-      if places[e.order] then changes[#changes + 1], changes[#changes + 2] = '#' .. text(e.order), e.session end
-    end
+    lasts = math.max(lasts, e.till, e.memory, e.order > 0 and e.deadline + tonumber(e.grant) * 1000 or 0)
+    if places[e.order] then changes[#changes + 1], changes[#changes + 2] = '#' .. text(e.order), e.session end
+    changes[#changes + 1], changes[#changes + 2] = e.session, write(e)
   end
-  changes[#changes + 1], changes[#changes + 2] = '=', summary(s.soonest)
+  changes[#changes + 1], changes[#changes + 2] = '=', summary(s.soonest, s.first)
   local ttl = redis.call('PTTL', key)
   local keep = math.ceil((lasts - now) / 1000)
   if ttl > keep then keep = shorter(ttl, keep) end
   keep = text(keep)
   if ttl > 0 then redis.call('PEXPIRE', key, keep) end
-  if #changes > 4000 then redis.call('HSET', key, '=', summary(0)) end
+  if #changes > 4000 then redis.call('HSET', key, '=', summary(0, s.began)) end
   many('HSET', changes)
   if ttl <= 0 then redis.call('PEXPIRE', key, keep) end
   many('HDEL', gone)
