@@ -20,6 +20,7 @@ var priorCases = []testCase{
 	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
 	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
 	{"Prior/ALateAttemptIsRefused", latePrior},
+	{"Prior/AnAttemptThatWasGivenUpIsRefused", priorOfAnAttemptGivenUp},
 	{"Prior/ARightOneYields", aRightPriorYields},
 	{"Prior/AWrongOneYields", aWrongPriorYields},
 	{"Prior/DoesNotYieldToADeadWaiter", priorYieldsNothingToTheDead},
@@ -211,6 +212,25 @@ func latePrior(t *test) {
 	p.Freed = true
 	late(3)
 	a.free()
+}
+
+// A copy of an attempt that was given up does not get the lock on the strength of what the session remembers from before.
+func priorOfAnAttemptGivenUp(t *test) {
+	a := t.connect()
+	p := a.remember(1)
+	a.releaseBy(1, p)
+	p.Freed = true
+	require.Equal(t, backend.Nothing, a.until(3, long))
+	a.stale(2, remembering(p))
+	a.stale(3, remembering(p))
+	a.free()
+	p = a.remember(4, remembering(p))
+	a.has(4)
+	a.releaseBy(4, p)
+	p.Freed = true
+	a.stale(3, remembering(p))
+	a.remember(5, remembering(p))
+	a.has(5)
 }
 
 // A server that has forgotten tokens of other sessions must not issue lower ones. So a Prior alone does not determine

@@ -42,6 +42,9 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 	if !Lean(&req) || !l.leftBy(session, &req.Prior) || token > clockToken(notAfter) || !SetsLease(&req) && keep > l.Record.Keep {
 		return backend.AcquireReply{}, false
 	}
+	if l.Record.entombed(session, req.Epoch, now) { // a tombstone changes the record
+		return backend.AcquireReply{}, false
+	}
 	expires := l.Hold.Expires
 	if SetsLease(&req) {
 		if now > notAfter {
