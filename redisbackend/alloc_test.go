@@ -25,6 +25,27 @@ func TestAllocationsOfACall(t *testing.T) {
 	assert.LessOrEqual(t, fewestAllocs(t, calls), fewestAllocs(t, bares)+2)
 }
 
+// A name that is locked for the first time costs a Remote and one string for its keys besides.
+func TestAllocationsOfAFreshName(t *testing.T) {
+	s := newBench(t)
+	names := make([]string, 2_000) // more than are counted
+	for i := range names {
+		names[i] = "order:" + text(int64(i))
+	}
+	lock := func() error {
+		s.req.Epoch++
+		remote, err := s.conn.Bind(names[s.req.Epoch])
+		if err == nil {
+			_, err = remote.Acquire(s.ctx, s.req)
+		}
+		return err
+	}
+	bare := func() error { return s.acquire.call(s.ctx) }
+	require.NoError(t, lock())
+	require.NoError(t, bare())
+	assert.LessOrEqual(t, fewestAllocs(t, []func() error{lock}), fewestAllocs(t, []func() error{bare})+2)
+}
+
 func fewestAllocs(t *testing.T, calls []func() error) float64 {
 	fewest := math.Inf(1)
 	for range 10 {

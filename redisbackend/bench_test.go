@@ -39,6 +39,7 @@ func (b *bare) call(ctx context.Context) error {
 // bench measures an uncontended lock and, for comparison, the bare script, on one connection.
 type bench struct {
 	ctx              context.Context
+	conn             backend.Conn
 	remote           backend.Remote
 	req              backend.AcquireRequest
 	acquire, release *bare
@@ -55,6 +56,7 @@ func newBench(tb testing.TB) *bench {
 	conn, err := backend.Connect(b.ctx, "5f0c8a3e-0000-4000-8000-000000000000", newMember())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = conn.Close() })
+	b.conn = conn
 	b.remote, err = conn.Bind("lock")
 	require.NoError(tb, err)
 	b.req.NotAfter = time.Now().Add(time.Hour)

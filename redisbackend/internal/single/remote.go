@@ -111,11 +111,11 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	if r.awaitsReplicas() {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
-	list, at, err := r.exec(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:])
+	result, at, err := r.send(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:])
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := r.decodeAcquire(list, at)
+	a, err := r.readAcquire(ctx, result, at)
 	switch {
 	case err != nil:
 	case a.vacant:
@@ -319,15 +319,30 @@ func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a 
 	return a, nil
 }
 
-// decodeAcquire reads the reply of acquire: a single number if the lock was free, which is the token and the time too.
-func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
-	if len(list) != 1 {
-		return r.decode(list, at, 3)
+// readAcquire is decodeAcquire for a reply that is no list yet: a number need not become one.
+func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at clock.Sample) (answer, error) {
+	if m, err := result.ToMessage(); err == nil && m.IsInt64() {
+		return r.decodeVacant(&m, at)
 	}
-	l := reader{list: list}
-	at.Stamp = l.number()
-	if l.err != nil {
-		return answer{}, wire.Unexpected(l.err)
+	list, at, err := r.listOf(ctx, result, at)
+	if err != nil {
+		return answer{}, err
+	}
+	return r.decodeAcquire(list, at)
+}
+
+// decodeAcquire reads the reply of acquire: a single number if the lock was free.
+func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
+	if len(list) == 1 {
+		return r.decodeVacant(&list[0], at)
+	}
+	return r.decode(list, at, 3)
+}
+
+// decodeVacant reads the reply for a lock that was free, which is the token and the time.
+func (r *Remote) decodeVacant(m *rueidis.RedisMessage, at clock.Sample) (a answer, err error) {
+	if at.Stamp, err = m.ToInt64(); err != nil {
+		return a, wire.Unexpected(err)
 	}
 	r.Clock.Saw(at)
 	return answer{Code: acquireGranted, rest: [3]int64{at.Stamp, at.Stamp}, vacant: true, sample: at}, nil

@@ -70,7 +70,9 @@ func KeysOf(prefix, name string) (Keys, error) {
 	}
 	hold := prefix + name
 	side := prefix + Reserved + "{" + HashTag(hold) + "}:"
-	return Keys{hold, side + "t:" + name, side + "q:" + name, side + "w:" + name}, nil
+	sides := side + "t:" + name + side + "q:" + name + side + "w:" + name // one allocation for all three
+	n := len(sides) / 3
+	return Keys{hold, sides[:n], sides[n : 2*n], sides[2*n:]}, nil
 }
 
 // RedissonChannel returns the channel on which Redisson's clients publish that they freed a lock.

@@ -6,9 +6,11 @@
 -- Nothing but the clock and the record that is compared could give a late copy the lock, so the record need only last until
 -- the latest not after, and for as long as another server's clock may be behind: ARGV 14. It lasts longer if it did so far.
 
-if ARGV[8] == '1' and ARGV[2] ~= '0' and redis.pcall('EXISTS', KEYS[1], KEYS[3]) == 0 then
-  local raw, keep = redis.pcall('GET', KEYS[2]), ARGV[14]
-  local t = redis.call('TIME')
+-- there is the number of keys that the lock has: none, or the record alone, which is then read.
+local there = ARGV[8] == '1' and ARGV[2] ~= '0' and redis.pcall('EXISTS', KEYS[1], KEYS[2], KEYS[3])
+local raw = there == 1 and redis.pcall('GET', KEYS[2])
+if there == 0 or raw then
+  local keep, t = ARGV[14], redis.call('TIME')
   local token = t[1] .. string.sub('00000', #t[2]) .. t[2] -- string.format takes much longer
   local now = tonumber(token)
   local able = now <= tonumber(ARGV[6]) and now > tonumber(ARGV[9])
