@@ -87,7 +87,7 @@ func (l *Lock) Signal(now Instant, session string, req backend.SignalRequest) ba
 	var reply backend.SignalReply
 	c := l.condition(req.Condition)
 	if req.Op <= l.Record.Op {
-		reply.More = req.All && len(c.Waiting) > 0
+		reply.More = req.All && slices.ContainsFunc(c.Waiting, func(t Ticket) bool { return t.alive(now) })
 		return reply
 	}
 	l.Record.Op = req.Op

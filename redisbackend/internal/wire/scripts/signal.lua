@@ -20,7 +20,7 @@ local rec, field, mine = look(KEYS, session)
 if rec.err then return rec end
 if not mine or rec.session ~= session or tonumber(rec.epoch) ~= epoch then return {GONE, now} end
 
-if op <= tonumber(rec.op) then return {all and ticket(KEYS, 1) and MORE or DONE, now} end
+if op <= tonumber(rec.op) then return {all and next_waiter(KEYS, now, ARGV[5], false) and MORE or DONE, now} end
 
 local refused = mistyped(KEYS, 4)
 if refused then return refused end
