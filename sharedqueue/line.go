@@ -117,6 +117,15 @@ func (l *line[O]) end(w *node[O], o Outcome) {
 	w.Wake()
 }
 
+// failTries ends the waits for one reply, which does not come.
+func (l *line[O]) failTries() {
+	for w := range l.All() {
+		if w.Value().mode&Once != 0 {
+			l.end(w, Unanswered)
+		}
+	}
+}
+
 // endAll ends all waits.
 func (l *line[O]) endAll(o Outcome) {
 	for w := range l.All() {

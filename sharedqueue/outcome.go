@@ -27,6 +27,8 @@ const (
 	Expelled
 	// Full says that the claim would have to wait, and that as many wait already as it allows.
 	Full
+	// Unanswered says that the server did not reply to the one attempt of the claim.
+	Unanswered
 )
 
 var outcomeNames = [...]string{
@@ -40,11 +42,13 @@ var outcomeNames = [...]string{
 	TimedOut:  "timed out",
 	Expelled:  "expelled",
 	Full:      "full",
+
+	Unanswered: "unanswered",
 }
 
 // String returns the name of the outcome.
 func (o Outcome) String() string {
-	if o < Admitted || o > Full {
+	if o < Admitted || o > Unanswered {
 		return fmt.Sprintf("Outcome(%d)", int8(o))
 	}
 	return outcomeNames[o]

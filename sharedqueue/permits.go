@@ -241,6 +241,18 @@ func (p *Permits) EndTries(need int) {
 	p.unlock(0)
 }
 
+// FailTries ends all claims in mode [Once], with [Unanswered].
+func (p *Permits) FailTries() {
+	p.mu.Lock()
+	first := p.line.First
+	p.line.failTries()
+	if p.line.First != first {
+		p.headLocked(p.line.First)
+	}
+	p.admitLocked()
+	p.unlock(0)
+}
+
 // Shut sends away those in line, and all later claims. Exits go on.
 func (p *Permits) Shut() {
 	p.mu.Lock()

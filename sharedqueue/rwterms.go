@@ -143,6 +143,14 @@ func (rw *RW[O]) EndTries(need int) {
 	rw.unlock(0)
 }
 
+// FailTries ends all claims in mode [Once], with [Unanswered].
+func (rw *RW[O]) FailTries() {
+	rw.mu.Lock()
+	rw.line.failTries()
+	rw.admitLocked()
+	rw.unlock(0)
+}
+
 // needs is the number of units of an RW that a waiter needs.
 func needs[O comparable](w *node[O]) int {
 	if w.Value().mode&Write != 0 {

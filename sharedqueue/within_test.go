@@ -9,7 +9,8 @@ import (
 
 func TestOutcomesOfALimit(t *testing.T) {
 	require.Equal(t, "full", Full.String())
-	require.Equal(t, "Outcome(11)", (Full + 1).String())
+	require.Equal(t, "unanswered", Unanswered.String())
+	require.Equal(t, "Outcome(12)", (Unanswered + 1).String())
 }
 
 func TestAClaimOfAnRWWithinALimitDoesNotJoinALongLine(t *testing.T) {

@@ -226,18 +226,19 @@ func (r *run) heard(may int, repeats bool) bool {
 
 // tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or,
 // when no session waits any more, to all. The head and the caller get none. Those that have news get one of a try alone: a
-// grant does not name it.
+// grant does not name it. While the head is a try, all messages say so: no session waits.
 func (r *run) tell(h *Entry, may int) {
 	news := map[*Entry]bool{}
 	for _, e := range r.news {
 		news[e] = true
 	}
+	try := uint64(0)
+	if h != nil && h.Place.Try {
+		try = h.Place.Order
+	}
 	for i := range r.Entries {
-		e, try := &r.Entries[i], uint64(0)
-		if h != nil && h.Place.Try && e.Asked == h.Place.Order {
-			try = e.Asked
-		}
-		needs := try > 0 || !news[e] && (e.Units > may || h == nil)
+		e := &r.Entries[i]
+		needs := try > 0 && e.Asked == try || !news[e] && (e.Units > may || h == nil)
 		if e != h && e != r.caller && e.Units > 0 && needs {
 			r.Publish(e.Session, Message{Kind: SharedWanted, Name: r.Name, May: may, Try: try})
 		}

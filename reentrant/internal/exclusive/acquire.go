@@ -75,10 +75,12 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 		return st.reenter(ctx, owner, t)
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
+	case got == localqueue.TimedOut:
+		return false, st.checkCleanUp(0)
 	case got != localqueue.Cancelled:
-		return false, st.checkCleanUp()
+		return false, nil
 	case ctx.Err() != nil:
-		if err := st.checkCleanUp(); err != nil {
+		if err := st.checkCleanUp(st.s.core.Config.Stall()); err != nil {
 			return false, core.InterruptedBy(ctx, "waiting for Redis", err)
 		}
 		return false, core.Outwaited(ctx, "others come first")
@@ -118,7 +120,11 @@ func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) 
 	if !place.Waits() {
 		return st.Queue.Wait(place, nil, nil)
 	}
-	return st.wait(ctx, owner, place, t)
+	got := st.wait(ctx, owner, place, t)
+	if got == localqueue.TimedOut && st.isCleaning() { // no owner has the lock: the try asks Redis once all the same
+		got = st.tryEnter(ctx, owner, mode, t)
+	}
+	return got
 }
 
 // queueMode is how an owner waits in the local queue.
@@ -130,19 +136,20 @@ func queueMode(o core.Owner) localqueue.Mode {
 }
 
 // tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
-// command of the try may take: the clean-up may be about to release the very lock that the caller asks for.
+// command of the try may take: the clean-up may be about to release the very lock that the caller asks for. If the time of
+// the try is up, the server has an eighth of a command's time limit for the clean-up.
 func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode, t *Try) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
 		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
-		got, cleaning := st.Queue.TryClaim(owner, mode), st.cleaning
+		got, cleaning, silent := st.Queue.TryClaim(owner, mode), st.cleaning, st.s.core.Age()-st.cleaningSince
 		st.mu.Unlock()
 		if got != localqueue.Busy || cleaning == nil {
 			return got
 		}
 		if limit == nil {
 			most := st.s.core.Config.CommandTimeout
-			timer := time.NewTimer(t.within(most, most/8))
+			timer := time.NewTimer(t.within(most, most/8-silent))
 			defer timer.Stop()
 			limit = timer.C
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/core"
@@ -86,12 +87,19 @@ func (st *State) endCleaning() {
 	st.s.putState(st)
 }
 
-// checkCleanUp returns an error if the baton is with a clean-up to which Redis does not reply: then no owner of this
-// process has the lock, and it is not known whether another process has it. A clean-up that has only begun is no error.
-func (st *State) checkCleanUp() error {
+// isCleaning reports whether a clean-up has the baton.
+func (st *State) isCleaning() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.cleaning == nil || st.s.core.Age()-st.cleaningSince < st.s.core.Config.Stall() {
+	return st.cleaning != nil
+}
+
+// checkCleanUp returns an error if the baton is with a clean-up to which Redis has not replied for so long: then no owner of
+// this process has the lock, and it is not known whether another process has it.
+func (st *State) checkCleanUp(silent time.Duration) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.cleaning == nil || st.s.core.Age()-st.cleaningSince < silent {
 		return nil
 	}
 	return fmt.Errorf("%w: what an earlier caller left behind is not given back yet", backend.ErrUnavailable)

@@ -274,6 +274,9 @@ func (u *shareUsers) EndTries(need int) {
 	u.admit()
 }
 
+// FailTries ends tries as EndTries(0) does: nobody here looks at the reason.
+func (u *shareUsers) FailTries() { u.EndTries(0) }
+
 func (u *shareUsers) Expel() {
 	u.all(userWaits, func(i, _ int) bool {
 		u.tier().users[i] = userDone

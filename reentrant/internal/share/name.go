@@ -36,10 +36,11 @@ type Name struct {
 	halted  bool       // the room has stopped: run never starts again
 	plan    plan.Plan
 
-	err       error     // of the latest copy that failed; nil after a reply
-	asked     time.Time // when the copy under way was sent; zero if none is
-	lastReply time.Time // when the latest reply came
-	reason    error     // the error for expelled waiters
+	err    error     // of the latest copy that failed; nil after a reply
+	failed error     // the same, also after a reply
+	asked  time.Time // when the copy under way was sent; zero if none is
+	denied time.Time // when a reply last said that others have, or wait for, what users of this session want
+	reason error     // the error for expelled waiters
 }
 
 // A Ref is what a handle keeps of a name. It is empty once the room has forgotten the name, so that the handles of names
@@ -162,33 +163,34 @@ func (n *Name) run() {
 
 // Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
 // unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
-// have the units, or if no command was needed because owners of this session have them.
+// have the units, or if no command was needed because owners of this session have them. A reply about anything else, such
+// as what the session gave back, counts for nothing.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err == nil && n.plan.Claims() && n.lastReply.Before(since) {
+	if n.err == nil && n.plan.Claims() && n.denied.Before(since) {
 		return backend.WithOutcomeUnknown(fmt.Errorf("%w: no reply yet", backend.ErrUnavailable))
 	}
 	return n.err
 }
 
-// Err returns the error of the latest command, nil if it got a reply. It is that of a try that ended with Busy, because
-// a try ends so by a reply, a failure, or without a command.
-func (n *Name) Err() error {
+// Failed returns the error of the latest copy that failed, nil if none did. It is that of a try that had no reply.
+func (n *Name) Failed() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.err
+	return n.failed
 }
 
-// Silent reports whether the server has not replied since the given time and no command has failed, and for how long a copy
-// has been under way. It may be that none was sent: a session that waits in line asks again after a heartbeat.
+// Silent reports whether the server has not said since the given time that others have the units, and no command has failed,
+// and for how long a copy has been under way. It may be that none was sent: a session that waits in line asks again after a
+// heartbeat.
 func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.asked.IsZero() {
 		unanswered = time.Since(n.asked)
 	}
-	return n.err == nil && n.lastReply.Before(since), unanswered
+	return n.err == nil && n.denied.Before(since), unanswered
 }
 
 // Reason returns why a wait was expelled, nil if the session is being closed.

@@ -43,7 +43,10 @@ func (n *Name) exchange() {
 		if err != nil {
 			n.failedLocked(&at, err)
 		} else {
-			n.err, n.lastReply = nil, at.Now
+			n.err = nil
+			if denies(&req, &reply) {
+				n.denied = at.Now
+			}
 			notify = n.carry(n.plan.Replied(&at, &reply, sent.Now, sent.Ahead))
 		}
 	}
@@ -55,12 +58,17 @@ func (n *Name) exchange() {
 	s.NoteServed(n.name, err, waiter)
 }
 
+// denies reports whether a reply says that others have, or wait for, what users of this session want.
+func denies(req *backend.ShareRequest, r *backend.ShareReply) bool {
+	return r.Status == backend.Shared && (r.Placed || r.Units < req.Least || r.May < r.Units)
+}
+
 // failedLocked handles the failure of a copy of the claim: the server did not reply, or refused.
 func (n *Name) failedLocked(at *plan.Moment, err error) {
 	if backend.OutcomeUnknown(n.err) && !backend.OutcomeUnknown(err) {
 		err = backend.WithOutcomeUnknown(err) // a copy before it may have been carried out
 	}
-	n.err = err
+	n.err, n.failed = err, err
 	f := plan.Failure{Refused: backend.Refused(err), Unreplicated: errors.Is(err, backend.ErrNotReplicated), WrongKind: errors.Is(err, backend.ErrWrongKind)}
 	if f.Refused {
 		n.reason = err

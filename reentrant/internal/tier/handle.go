@@ -104,23 +104,23 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	o, life, waited := enter(ctx, h, n, q, call, claim, mode, asked, timeout)
+	o, life := enter(ctx, h, n, q, call, claim, mode, asked, timeout)
 	if o == sharedqueue.TimedOut {
 		silent, unanswered := n.Silent(begun)
 		if left := h.Session.Config.CommandTimeout/8 - unanswered; silent && left > 0 {
 			timer := time.NewTimer(left)
 			defer timer.Stop()
-			o, life, waited = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
+			o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
 		}
 	}
-	ok, err = h.outcome(ctx, n, o, waited, begun)
+	ok, err = h.outcome(ctx, n, o, begun)
 	return life, ok, err
 }
 
 // enter enters the local queue, and waits in it if it must.
-func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, waited bool) {
+func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64) {
 	o, w, life, look := q.EnterFor(call, claim, mode, h.MaxWaiting)
-	waited = o == sharedqueue.Waiting
+	waited := o == sharedqueue.Waiting
 	if look || waited && mode&sharedqueue.Once != 0 {
 		n.Wake()
 	}
@@ -131,11 +131,11 @@ func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q
 		}
 		watch.Stop()
 	}
-	return o, life, waited
+	return o, life
 }
 
 // outcome returns the result of a call that went through the local queue.
-func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, waited bool, begun time.Time) (bool, error) {
+func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outcome, begun time.Time) (bool, error) {
 	switch o {
 	case sharedqueue.Admitted, sharedqueue.Reentered:
 		return true, nil
@@ -153,10 +153,9 @@ func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outco
 	case sharedqueue.TimedOut:
 		return false, n.Unheard(begun)
 	case sharedqueue.Busy:
-		if waited {
-			return false, n.Err()
-		}
 		return false, nil
+	case sharedqueue.Unanswered:
+		return false, n.Failed()
 	}
 	if err := n.Reason(); err != nil {
 		return false, err

@@ -164,7 +164,7 @@ func (w *writerWait) returnBy(over context.Context, p *writerTry) error {
 		}
 		watch.Stop()
 	}
-	ok, err := w.l.outcome(over, p.name, o, true, p.begun)
+	ok, err := w.l.outcome(over, p.name, o, p.begun)
 	if !ok {
 		return err
 	}

@@ -320,7 +320,8 @@ end
 -- announce prepares the messages of a run, and returns how many units each session but the head may keep, and a function
 -- that sends them: to the sessions that were granted or refused, and, if they must know, to those that have more
 -- units than they may keep, or were asked by a try, which a grant does not name. They must know of a new try (asks), and are
--- told again in a copy of the head's request (beat). The caller learns the same from its reply.
+-- told again in a copy of the head's request (beat). The caller learns the same from its reply. While the head is a try, all
+-- messages say so: no session waits.
 local function announce(me, news, first, beat, asks)
   local most, informed = allowance(first), {}
   for _, e in ipairs(news) do informed[e] = true end
@@ -332,9 +333,9 @@ local function announce(me, news, first, beat, asks)
         s.kind == 'r' and e.units == ALL and s.token or e.first, most, e.units > 0 and e.till or now, now) .. hold)
     end
     if not all then return end
+    local try = first and first.pending >= 0 and first.order or 0
     for _, e in ipairs(everyone()) do
-      local try = first and first.pending >= 0 and e.asked == first.order and e.asked or 0
-      local needs = try > 0 or not informed[e] and (not first or e.units > most)
+      local needs = try > 0 and e.asked == try or not informed[e] and (not first or e.units > most)
       if e ~= first and e ~= me and e.units > 0 and needs then
         tell(channel, e.session, hold, 'x ' .. text(most) .. ' ' .. text(try) .. ' ' .. hold)
       end

@@ -21,9 +21,6 @@ func only(units int) *demand { return &demand{keep: units, want: units} }
 // Next decides what to send next. It reports whether to send a copy of the claim now: Send and Request. If not, it returns
 // when to look again, the zero time if only an event can change anything.
 func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
-	if c := p.current(); c != nil && c.try && c.placed && !at.Now.Before(c.end) { // not all have answered
-		at.Tier.EndTries(0)
-	}
 	for range 4 { // each iteration follows a race with a user that came in between; another user is another event
 		st := at.Tier.Look()
 		if p.newLimit(st.Limit, at) {
@@ -135,7 +132,9 @@ func (p *Plan) overtake(st sharedqueue.State) *demand {
 	if p.contended {
 		keep = min(keep, st.InUse)
 	}
-	if st.Head == 0 || keep < c.keep { // all local waiters have left, or another session waits
+	// All local waiters have left, or another session waits, or a try comes after one that had no reply: what the server
+	// would repeat may no longer be so.
+	if st.Head == 0 || keep < c.keep || c.try && c.tries > 0 {
 		return p.demandOrKept(st, keep)
 	}
 	if !c.placed && c.tries == 0 {

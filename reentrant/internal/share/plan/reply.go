@@ -44,7 +44,7 @@ func (p *Plan) Failed(at *Moment, f Failure) {
 	c := &p.claim
 	c.resendAt = at.Now.Add(at.Pause(c.tries, at.Heartbeat))
 	c.tries++
-	at.Tier.EndTries(0)
+	at.Tier.FailTries()
 	c.hurry()
 }
 
@@ -116,9 +116,8 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	c.placed = true
 	c.resendAt = p.beat(at, c, r)
-	if c.try { // it ends by then
-		c.end = t.Sent.Add(at.Heartbeat)
-		c.resendAt = c.end
+	if c.try {
+		p.placedTry(at, c, t)
 	} else {
 		at.Tier.EndTries(c.least)
 	}
@@ -128,6 +127,17 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 		at.Tier.NotePlaced()
 	}
 	return notify
+}
+
+// placedTry handles the reply that the other sessions were asked for a try, or that not all have answered. It ends with the
+// reply to a copy that is sent after a heartbeat: a message that grants it can have been lost.
+func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
+	if c.end.IsZero() {
+		c.end = t.Sent.Add(at.Heartbeat)
+	}
+	if c.resendAt = c.end; !at.Now.Before(c.end) {
+		at.Tier.EndTries(0)
+	}
 }
 
 // limitKept handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
@@ -222,9 +232,7 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 			p.noteWaiter(at)
 		}
 	}
-	if granted {
-		at.Tier.EndTries(c.least)
-	} else {
+	if !granted { // a try that came in behind a waiter that left is asked for by the next claim
 		p.refused(at, &c)
 	}
 	return nil

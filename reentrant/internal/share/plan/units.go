@@ -37,6 +37,8 @@ type Tier interface {
 	Lose(why string) (notify func())
 	// EndTries ends the waits that last for one attempt only and need this many units or more.
 	EndTries(need int)
+	// FailTries ends all waits that last for one attempt only: the server did not reply.
+	FailTries()
 	// Expel ends the present waits.
 	Expel()
 	Look() sharedqueue.State
@@ -125,7 +127,7 @@ type claim struct {
 	pressed           bool          // the beat after the grace was scheduled
 	tries             int           // consecutive copies without a reply
 	resendAt          time.Time
-	end               time.Time // of a try that is placed: it ends then, though not all have answered
+	end               time.Time // of a try that is placed: its last copy is sent then, though not all have answered
 	repeat            bool      // the session was reconnected since the latest copy was sent
 }
 
