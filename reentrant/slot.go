@@ -38,8 +38,8 @@ type slotHold struct {
 
 // AcquireSlot takes a permit, as [Semaphore.Acquire] does, and with it the lowest number that is free: from 0, below the
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
-// a session that died come back a moment apart from its permits; meanwhile AcquireSlot tries again at each heartbeat. A
-// number whose lock's name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns
+// a session that died come back a moment apart from its permits, and a number can fall free behind the search; AcquireSlot
+// then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns
 // [ErrWrongKind].
 //
 // Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
@@ -85,8 +85,9 @@ func (s *Semaphore) takeNumber(ctx context.Context, permit *tier.PermitCall) (*s
 // lockNumber locks the lowest free number. The caller has a permit, so one is free, or soon will be.
 func (h *slotHold) lockNumber(ctx context.Context) error {
 	within := h.context(ctx)
+	config := &h.m.session.core.Config
 	var last error // of the latest attempt that got no reply
-	for {
+	for try := 0; ; try++ {
 		ok, again, err := h.tryNumbers(within)
 		switch {
 		case ok:
@@ -98,7 +99,8 @@ func (h *slotHold) lockNumber(ctx context.Context) error {
 		if !again {
 			return err
 		}
-		if !core.Pause(ctx, h.m.session.core.Config.Heartbeat, h.m.session.core.Closing) {
+		pause := core.RetryPause(try, config.Heartbeat)
+		if !core.Pause(ctx, pause-config.Jitter(pause/2), h.m.session.core.Closing) {
 			return core.InterruptedBy(ctx, "waiting for a number", last)
 		}
 	}
@@ -224,6 +226,7 @@ func (s Slot) Release(ctx context.Context) error {
 	if errors.Is(err, ErrNotHeld) {
 		return err
 	}
+	h.lock.handle.AwaitCleanUp() // with WithAsyncUnlock the number may still be taken
 	h.forget()
 	h.permit.Forget()
 	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))

@@ -301,3 +301,63 @@ func TestASlotWhoseReleaseReturnsErrLostIsLost(t *testing.T) {
 		require.False(t, stillOpen(lost))
 	})
 }
+
+// Permit and number fall free one after the other, and the search may come in between.
+func TestAcquireSlotHasANumberSoonAfterItIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		number := newSession(t, b).NewLock("nodes#0")
+		require.NoError(t, number.Lock(owner(t, "late")))
+		time.AfterFunc(5*time.Millisecond, func() { assert.NoError(t, number.Unlock(reentrant.WithOwner(context.Background(), "late"))) })
+		begun := time.Now()
+		slot, err := s.NewSemaphore("nodes", 1).AcquireSlot(t.Context())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(begun), 20*time.Millisecond)
+		require.NoError(t, slot.Release(t.Context()))
+	})
+}
+
+// While no number is free, the pauses grow to a heartbeat.
+func TestAcquireSlotAsksLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		number := newSession(t, b).NewLock("nodes#0")
+		require.NoError(t, number.Lock(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		before := b.Count(memory.Acquire)
+		_, err := newSession(t, b).NewSemaphore("nodes", 1).AcquireSlot(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Less(t, b.Count(memory.Acquire)-before, 140)
+		assert.GreaterOrEqual(t, b.Count(memory.Acquire)-before, 60)
+		require.NoError(t, number.Unlock(t.Context()))
+	})
+}
+
+func TestTheNumberOfASlotIsFreeBeforeItsPermitWithAsyncUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Release {
+				return memory.Delay(20 * time.Millisecond)
+			}
+			return memory.Pass
+		}))
+		m := newSession(t, b, reentrant.WithAsyncUnlock()).NewSemaphore("nodes", 1)
+		other := newSession(t, b)
+		slot, err := m.AcquireSlot(t.Context())
+		require.NoError(t, err)
+		got := make(chan reentrant.Slot, 1)
+		go func() {
+			next, err := other.NewSemaphore("nodes", 1).AcquireSlot(t.Context())
+			assert.NoError(t, err)
+			got <- next
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, slot.Release(t.Context()))
+		next := <-got
+		assert.Equal(t, 20*time.Millisecond, time.Since(begun), "the permit came with a free number")
+		require.NoError(t, next.Release(t.Context()))
+	})
+}

@@ -105,6 +105,19 @@ func (h *Handle) WithState(f func(*State)) {
 	}
 }
 
+// AwaitCleanUp waits until Redis has what an owner has given back without waiting for it, or the session has stopped trying.
+func (h *Handle) AwaitCleanUp() {
+	var done <-chan struct{}
+	h.WithState(func(st *State) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		done = st.cleaning
+	})
+	if done != nil {
+		<-done
+	}
+}
+
 // Queued returns how many owners wait.
 func (h *Handle) Queued() (n int) {
 	h.WithState(func(st *State) { n = st.Queue.Queued() })
