@@ -18,7 +18,7 @@ import (
 //
 // A name that cannot be read does not keep the others from being read: one that is not valid, is in use as another kind of
 // lock, or whose key has something else. Its State has nothing but Err, the error that Lock.Inspect would return, and the
-// session logs a warning that lists such names. After any other error InspectAll returns no states, and the error of the
+// session logs a warning that lists such names, once for each until it can be read again. After any other error InspectAll returns no states, and the error of the
 // first lock that has one.
 //
 // The states are not of one moment: a lock may change hands between two of them. ctx bounds it. Without names it sends
@@ -71,12 +71,38 @@ func unreadable(err error) bool {
 	return errors.Is(err, ErrWrongKind) || errors.Is(err, check.ErrImpossible)
 }
 
-// logUnreadable logs the names that could not be read, in one line.
+// unreadableNames are those that InspectAll could not read the last time, and of which the log has a line.
+type unreadableNames struct {
+	mu sync.Mutex // a leaf
+	of map[string]struct{}
+}
+
+// mostUnreadable is how many of them are remembered. The line of one that is forgotten comes once more.
+const mostUnreadable = 1024
+
+// note records whether a name could be read, and reports whether it could not for the first time since it could.
+func (u *unreadableNames) note(name string, readable bool) (news bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, known := u.of[name]; known || readable {
+		if readable {
+			delete(u.of, name)
+		}
+		return false
+	}
+	if u.of == nil || len(u.of) >= mostUnreadable {
+		u.of = make(map[string]struct{})
+	}
+	u.of[name] = struct{}{}
+	return true
+}
+
+// logUnreadable logs the names that could not be read, and could before, in one line.
 func (s *session) logUnreadable(names []string, states []State) {
 	var skipped []string
 	var first error
 	for i, st := range states {
-		if st.Err != nil {
+		if s.unreadable.note(names[i], st.Err == nil) {
 			skipped, first = append(skipped, names[i]), cmp.Or(first, st.Err)
 		}
 	}
