@@ -32,9 +32,10 @@ type board struct {
 
 // A hall has the holder or buyer of each seat at one moment. It is immutable once it is on a board.
 type hall struct {
-	sold  map[seat]string // buyers
-	held  map[seat]holder
-	stale bool // it is older than it should be: the servers behind could not be asked
+	sold   map[seat]string // buyers
+	held   map[seat]holder
+	unread map[seat]bool // their locks cannot be read
+	stale  bool          // it is older than it should be: the servers behind could not be asked
 }
 
 // A holder is the visitor that has a seat, and the moment up to which it is promised; with the lock behind it.
@@ -129,7 +130,7 @@ func (b *board) put(next hall) {
 // read reads Redis and SQL. It reads the holds first: a seat that is sold, and whose hold is then given back in
 // between, shows as sold. In the other order it would look free.
 func (b *board) read(ctx context.Context) (hall, error) {
-	held, err := b.holders(ctx)
+	held, unread, err := b.holders(ctx)
 	if err != nil {
 		return hall{}, err
 	}
@@ -140,11 +141,11 @@ func (b *board) read(ctx context.Context) (hall, error) {
 	for s := range sold {
 		delete(held, s)
 	}
-	return hall{sold: sold, held: held}, nil
+	return hall{sold: sold, held: held, unread: unread}, nil
 }
 
-// holders reads all locks at once.
-func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
+// holders reads all locks at once. It returns who has which, and those that cannot be read: Redis may have other data there.
+func (b *board) holders(ctx context.Context) (held map[seat]holder, unread map[seat]bool, err error) {
 	names := make([]string, len(seats))
 	for i, s := range seats {
 		names[i] = s.lockName()
@@ -152,21 +153,24 @@ func (b *board) holders(ctx context.Context) (map[seat]holder, error) {
 	begun := time.Now()
 	states, err := b.session.InspectAll(ctx, names...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	held := map[seat]holder{}
+	held, unread = map[seat]holder{}, map[seat]bool{}
 	for i, state := range states {
-		if state.Locked {
+		switch {
+		case state.Err != nil:
+			unread[seats[i]] = true
+		case state.Locked:
 			visitor := strings.TrimPrefix(state.Owner, "@") // which marks a portable owner
 			held[seats[i]] = holder{visitor, begun.Add(state.TTL - grace(b.hold)), state.Token, state.Session}
 		}
 	}
-	return held, nil
+	return held, unread, nil
 }
 
 // same reports whether two halls look the same. The end of a hold is never read as the same moment twice.
 func same(a, b hall) bool {
-	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
+	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.Equal(a.unread, b.unread) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
 		return a.visitor == b.visitor && a.token == b.token && a.session == b.session && a.until.Sub(b.until).Abs() < 500*time.Millisecond
 	})
 }

@@ -105,3 +105,31 @@ func TestABoardThatCannotReadAsksLessOften(t *testing.T) {
 		require.NoError(t, session.Close(context.Background()))
 	})
 }
+
+// Where the lock of a seat should be, Redis has something else. The seat is neither free nor held.
+func TestASeatWhoseLockCannotBeReadIsShownAsUnknown(t *testing.T) {
+	src, err := parseSource(filepath.Join(t.TempDir(), "seats.db"))
+	require.NoError(t, err)
+	store, err := openSales(t.Context(), src)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, store.close()) }()
+	require.NoError(t, store.create(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		session, err := reentrant.NewSession(memory.New())
+		require.NoError(t, err)
+		b := newBoard(session, deaf{tries: new(atomic.Int64)}, store, time.Hour, slog.New(slog.DiscardHandler))
+		require.True(t, b.refresh(t.Context()))
+		hall, changed := b.look()
+		assert.Empty(t, hall.seenBy("visitor", time.Now()).Seats)
+
+		other := session.NewRWLock(seats[3].lockName())
+		require.NoError(t, other.Lock(t.Context()))
+		require.True(t, b.refresh(t.Context()))
+		<-changed
+		hall, _ = b.look()
+		assert.False(t, hall.stale)
+		assert.Equal(t, map[seat]seatSight{seats[3]: {State: "unknown"}}, hall.seenBy("visitor", time.Now()).Seats)
+		require.NoError(t, other.Unlock(t.Context()))
+		require.NoError(t, session.Close(context.Background()))
+	})
+}

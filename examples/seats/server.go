@@ -190,12 +190,15 @@ type sight struct {
 }
 
 type seatSight struct {
-	State string `json:"state"`          // held, mine, sold, bought
+	State string `json:"state"`          // held, mine, sold, bought, unknown
 	Left  int64  `json:"left,omitempty"` // of the visitor's own hold, in ms
 }
 
 func (h hall) seenBy(visitor string, now time.Time) sight {
 	seen := sight{Seats: map[seat]seatSight{}, Stale: h.stale}
+	for s := range h.unread {
+		seen.Seats[s] = seatSight{State: "unknown"}
+	}
 	for s, holder := range h.held {
 		seen.Seats[s] = seatSight{State: "held"}
 		if holder.visitor == visitor {

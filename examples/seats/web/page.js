@@ -27,6 +27,7 @@ const words = {
 	sold: "sold",
 	mine: "held for you",
 	bought: "your ticket",
+	unknown: "not to be had at the moment",
 };
 
 const short = (seat) => seat.dataset.row + seat.dataset.number;
@@ -113,7 +114,7 @@ function label(seat) {
 	const place = "wheelchair" in seat.dataset ? "wheelchair place, " : "";
 	seat.setAttribute("aria-label", `Row ${seat.dataset.row}, seat ${seat.dataset.number}, ${place}${words[state]}`);
 	seat.toggleAttribute("aria-disabled", false);
-	if (state === "held" || state === "sold") seat.setAttribute("aria-disabled", "true");
+	if (["held", "sold", "unknown"].includes(state)) seat.setAttribute("aria-disabled", "true");
 }
 
 // Tickets: what the visitor holds or has bought.
