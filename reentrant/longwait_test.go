@@ -344,3 +344,51 @@ func TestALongWaitForTheCallersOwnDoIsReportedAsSuch(t *testing.T) {
 		})
 	}
 }
+
+// The look takes a while, and meanwhile the caller gets the lock.
+func TestALongWaitDoesNotNameTheCallerItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		log := &notebook{}
+		holder, s := newSession(t, b), newSession(t, b, logged(log))
+		require.NoError(t, holder.NewLock("x").Lock(owner(t, "holder")))
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			if op.Verb == memory.Inspect {
+				time.AfterFunc(100*time.Millisecond, func() { assert.NoError(t, holder.NewLock("x").Unlock(owner(t, "holder"))) })
+				return memory.Delay(time.Second)
+			}
+			return memory.Pass
+		})
+		me := owner(t, "me")
+		require.NoError(t, s.NewLock("x").Lock(me))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Contains(t, log.String(), "waiting long")
+		assert.NotContains(t, log.String(), "holder=~me")
+		require.NoError(t, s.NewLock("x").Unlock(me))
+	})
+}
+
+// A look counts as new for a second. A caller that had permits at the time may wait by then.
+func TestALongWaitOfAShortLeaseDoesNotNameTheCallerItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &notebook{}
+		s := newSession(t, memory.New(), logged(log), reentrant.WithLease(200*time.Millisecond), reentrant.WithHeartbeat(20*time.Millisecond), reentrant.WithObserver(&diary{}))
+		l := s.NewRWLock("x")
+		me, other := owner(t, "me"), owner(t, "other")
+		require.NoError(t, l.Lock(me))
+		done := make(chan error, 2)
+		go func() { done <- l.Lock(other) }()
+		time.Sleep(250 * time.Millisecond) // the look names me
+		require.NoError(t, l.Unlock(me))
+		require.NoError(t, <-done)
+		go func() { done <- l.Lock(me) }()
+		time.Sleep(250 * time.Millisecond)
+		require.NoError(t, l.Unlock(other))
+		require.NoError(t, <-done)
+		require.NoError(t, l.Unlock(me))
+		synctest.Wait()
+		assert.Equal(t, 2, strings.Count(log.String(), "waiting long"))
+		assert.Equal(t, 1, strings.Count(log.String(), "holder=~me"), "as the holder for the other: %s", log)
+	})
+}

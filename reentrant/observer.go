@@ -50,7 +50,7 @@ const (
 	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
 	EventLost = core.EventLost
 	// EventWaitingLong: a call has waited for longer than the session's lease, in this process's queue or in Redis. It is
-	// reported once per wait. Holders are those of this process first. The session asks the backend for the others: State,
+	// reported once per wait. Holders are those of this process first, never the caller itself. The session asks the backend for the others: State,
 	// or Shared, is what that says, nil if it did not answer. Of a Lock that an owner of this session holds, State is what
 	// the session knows itself. Err is the backend's last error, nil if another owner holds the lock. OfParent says that
 	// the call was made with the context of a Do that has the lock, by a goroutine that Do's function started, say: as

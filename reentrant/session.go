@@ -19,6 +19,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/goroutine"
 	"github.com/relock-go/relock/reentrant/internal/keeper"
 	"github.com/relock-go/relock/reentrant/internal/share"
+	"github.com/relock-go/relock/reentrant/internal/tier"
 )
 
 // connectTimeout bounds how long NewSession waits for the backend's reply.
@@ -338,7 +339,9 @@ func (s *session) holders() (held []string) {
 		}
 	}
 	for _, name := range s.shared.Held() {
-		held = append(held, core.Shown(name))
+		for _, h := range tier.HoldersOf(s.shared, name) {
+			held = append(held, core.Shown(name)+": "+h.Inside())
+		}
 	}
 	slices.Sort(held)
 	return held

@@ -50,9 +50,7 @@ func (o *observer) asked(ctx context.Context, e reentrant.Event) {
 
 // ended handles the end of a hold.
 func (o *observer) ended(ctx context.Context, e reentrant.Event, r result) {
-	if e.Mode == reentrant.ModeLock { // the duration of shared holds is not measured
-		o.t.hold.Record(ctx, e.Held.Seconds(), o.t.about(e, r))
-	}
+	o.t.hold.Record(ctx, e.Held.Seconds(), o.t.about(e, r))
 	if !sharedMode(e.Mode) {
 		o.holds.end(e, r)
 	}

@@ -19,10 +19,13 @@ func TestSharedHoldsAreCountedByMode(t *testing.T) {
 		ctx := context.Background()
 		l, m := session.NewRWLock("a"), session.NewSemaphore("b", 2)
 		require.NoError(t, l.RLock(ctx))
+		time.Sleep(time.Second)
 		require.NoError(t, l.RUnlock(ctx))
 		require.NoError(t, l.Lock(ctx))
+		time.Sleep(2 * time.Second)
 		require.NoError(t, l.Unlock(ctx))
 		require.NoError(t, m.Acquire(ctx, 2))
+		time.Sleep(3 * time.Second)
 		require.NoError(t, m.Release(ctx, 2))
 		synctest.Wait()
 		counts := s.count("relock.lock.acquisitions")
@@ -30,7 +33,10 @@ func TestSharedHoldsAreCountedByMode(t *testing.T) {
 			assert.EqualValues(t, 1, counts["relock.lock.mode="+mode+",relock.result=acquired"], "%v", counts)
 		}
 		assert.Len(t, counts, 3)
-		assert.Empty(t, s.times("relock.lock.hold.duration"))
+		assert.Equal(t, map[string]times{
+			"relock.lock.mode=read,relock.result=released": {1, 1}, "relock.lock.mode=write,relock.result=released": {1, 2},
+			"relock.lock.mode=permits,relock.result=released": {1, 3},
+		}, s.times("relock.lock.hold.duration"))
 	})
 }
 

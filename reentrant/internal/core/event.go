@@ -246,19 +246,32 @@ func (e Event) holderAttributes() (attrs []slog.Attr) {
 	return attrs
 }
 
+// part says what it has.
+func (h Holder) part() string {
+	switch h.Mode {
+	case ModeLock:
+		return ""
+	case ModePermits:
+		return fmt.Sprintf(" (permits: %d)", h.Permits)
+	}
+	return " (" + h.Mode.String() + ")"
+}
+
+// Inside says who it is within its session, and what it has.
+func (h Holder) Inside() string {
+	if h.Owner == "" { // permits of callers that are not known
+		return "some callers" + h.part()
+	}
+	return "owner " + Shown(h.Owner) + h.part()
+}
+
 // String says who it is, what it has, for how long, and its note.
 func (h Holder) String() string {
 	text := "session " + Shown(h.Session)
 	if h.Owner != "" {
 		text = "owner " + Shown(h.Owner) + " of " + text
 	}
-	switch h.Mode {
-	case ModeLock:
-	case ModePermits:
-		text += fmt.Sprintf(" (permits: %d)", h.Permits)
-	default:
-		text += " (" + h.Mode.String() + ")"
-	}
+	text += h.part()
 	if !h.Since.IsZero() {
 		text += " for " + time.Since(h.Since).Round(time.Millisecond).String()
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -167,8 +168,18 @@ func (w *LongWait) report(seen Sighting) {
 // ReportLongWait reports a wait that began at the given time, of a call that was made in the context of a Do, if outer is
 // not nil.
 func (s *Session) ReportLongWait(outer *Running, e Event, begun time.Time) {
-	e.Wait, e.OfParent = time.Since(begun), outer.has(s, e.Lock)
+	e.Wait, e.OfParent, e.Holders = time.Since(begun), outer.has(s, e.Lock), s.othersThan(e.Owner, e.Holders)
 	s.Report(context.Background(), e)
+}
+
+// othersThan returns the holders without the caller that waits: it can have got the lock after the look, or have had it at an
+// earlier one that counts as new.
+func (s *Session) othersThan(caller Owner, holders []Holder) []Holder {
+	isCaller := func(h Holder) bool { return h.Session == s.ID && h.Owner == caller.String() }
+	if !slices.ContainsFunc(holders, isCaller) {
+		return holders
+	}
+	return slices.DeleteFunc(slices.Clone(holders), isCaller) // the look is other callers', too
 }
 
 // AskForHolder asks the server for the holder of a lock.

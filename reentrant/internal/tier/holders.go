@@ -7,6 +7,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/share"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -40,6 +41,14 @@ func (h *Handle) LocalHolders() []core.Holder {
 		return nil
 	}
 	return n.Tier().(interface{ holders() []core.Holder }).holders()
+}
+
+// HoldersOf returns who has a side or permits of a name in this process.
+func HoldersOf(room *share.Room, name string) []core.Holder {
+	if n := room.Find(name); n != nil {
+		return n.Tier().(interface{ holders() []core.Holder }).holders()
+	}
+	return nil
 }
 
 // A wish is what a call asks for of a shared name.
