@@ -41,7 +41,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	testsize.Parallel(8)
+	testsize.Parallel(16)
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
@@ -273,8 +273,14 @@ func TestSentinelFailover(t *testing.T) {
 		info := follower.Info(t.Context(), "replication").Val()
 		return strings.Contains(info, "role:master")
 	}, 2*limit, time.Second, "the replica is the master")
+	host, port, err = net.SplitHostPort(replica.Addr())
+	require.NoError(t, err)
+	require.NoError(t, first.SlaveOf(t.Context(), host, port).Err()) // Sentinel does so ten seconds later
 	var session *reentrant.Session
 	require.Eventually(t, func() bool { // opening a session is a single try, and one of its connections may still lead to the old master
+		for _, kind := range []string{"normal", "pubsub"} { // as Sentinel does
+			_ = first.ClientKillByFilter(t.Context(), "TYPE", kind).Err()
+		}
 		session, err = reentrant.NewSession(b, reentrant.WithLease(limit))
 		return err == nil
 	}, limit, tick, "a session is opened")
