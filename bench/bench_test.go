@@ -62,9 +62,9 @@ func text(t *testing.T, log *os.File) string {
 func TestARunFromEndToEnd(t *testing.T) {
 	needRedis(t)
 	out := t.TempDir()
-	contenders, workloads, cells := "redsync,relock", "uncontended,reentrant,fresh-2x20", 5
+	contenders, workloads, cells := "relock", "uncontended,reentrant,fresh-2x20", 3
 	if testsize.Full() {
-		contenders, workloads, cells = "redsync,relock,cohort", "uncontended,2x20,reentrant,fresh-2x20,own,many", 17
+		contenders, workloads, cells = "redsync,relock,cohort", "uncontended,2x20,reentrant,fresh-2x20,own,many", 17 // redsync cannot re-enter
 	}
 	var stdout bytes.Buffer
 	stderr := newLog(t)
@@ -75,7 +75,7 @@ func TestARunFromEndToEnd(t *testing.T) {
 	assert.Contains(t, stdout.String(), "2 processes × 20 goroutines")
 	r, err := result.Load(filepath.Join(out, report.Data))
 	require.NoError(t, err)
-	require.Len(t, r.Cells, cells, "redsync cannot re-enter")
+	require.Len(t, r.Cells, cells)
 	for _, cell := range r.Cells {
 		require.True(t, cell.Measured(), "%s %s: %s", cell.Workload, cell.Contender, cell.Remarks())
 		assert.Zero(t, cell.Overlaps())

@@ -14,6 +14,7 @@ import (
 // The replica that takes over has a clock that is ahead, so a fixed lease ends earlier by the difference. The holder
 // asks when it is connected again, and stops before the next owner gets the lock.
 func TestAFailoverToAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
 	const lease, ahead = 10 * time.Minute, 10*time.Minute - 4*time.Second
 	servers := newPair(t)
 	proxy := newLink(t, servers.master.Addr())
@@ -47,6 +48,7 @@ func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 // A clock is stepped while all connections stay open. The first reply to the session, to whatever command, shows the
 // step: holds with fixed leases are verified, and others renewed.
 func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
+	t.Parallel()
 	const lease, step = time.Hour, 50 * time.Minute
 	server := redisserver.StartWithClock(t)
 	s := session(t, server.Addr(), reentrant.WithLease(lease))
@@ -73,6 +75,7 @@ func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
 // A server's clock runs 8 % fast, which is more than the margin. A holder that cannot ask trusts its lock for too long
 // then, but by no more than what the clock gains during a lease; and tokens rise.
 func TestAClockThatRunsFasterThanTheMargin(t *testing.T) {
+	t.Parallel()
 	const lease, ppm = 4 * time.Second, 80_000
 	server := redisserver.StartWithClock(t)
 	server.Clock().Slew(ppm)

@@ -140,6 +140,7 @@ func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 // The reply to an acquire is lost and its caller stops waiting: what Redis granted is released as soon as Redis can be
 // reached, and the local queue goes on.
 func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T) {
+	t.Parallel()
 	srv := server(t)
 	c := client(t, srv.Addr())
 	proxy := newLink(t, srv.Addr())
@@ -186,6 +187,7 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 // A holder that is cut off stops trusting its lock before Redis gives it to another session, whatever commands are
 // under way.
 func TestAHolderThatIsCutOffStopsBeforeRedisEndsItsLease(t *testing.T) {
+	t.Parallel()
 	srv := server(t)
 	proxy := newLink(t, srv.Addr())
 	la := session(t, proxy.addr, reentrant.WithLease(time.Second), reentrant.WithHeartbeat(100*time.Millisecond)).NewLock("cut")

@@ -48,6 +48,7 @@ const (
 // by the seed. To run for longer, with the seed of a round that failed: go test ./faults -run Histories -duration 2h
 // -timeout 0 -seed 42.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -31,6 +32,20 @@ func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *r
 		c.Backend = b
 		return c
 	}, opts...)
+}
+
+// carriedInBubble opens a session of a server in the bubble, whose commands pass through a courier.
+func carriedInBubble(t *testing.T, server *redistest.Server, c *courier, opts ...reentrant.Option) *reentrant.Session {
+	t.Helper()
+	c.Backend = server.Backend()
+	s, err := reentrant.NewSession(c, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx) // what a test that failed still holds is not released
+	})
+	return s
 }
 
 // holdsIn returns the hold count of a lock as Redis shows it, "" if the lock is free.
@@ -113,42 +128,41 @@ func TestRankedAllWaitersAreServedWithoutMessages(t *testing.T) {
 
 // 3. Each command is executed twice, and its replies are lost. A repeated command must have an effect only once.
 func TestRankedRepliesThatAreLostAfterExecution(t *testing.T) {
-	t.Parallel()
-	const lease = 18 * time.Second // two renewals that fail fit into this time, even if the machine stands still for a while
-	srv := server(t)
-	c := client(t, srv.Addr())
-	var mail courier
-	l := carried(t, srv.Addr(), &mail, reentrant.WithLease(lease)).NewLock("once")
-	step := func(verb, holds string, op func(context.Context) error) {
-		t.Helper()
-		mail.mute(verb, 2)
-		if err := op(t.Context()); !backend.OutcomeUnknown(err) { // on a slow machine the third reply may be lost too
-			require.NoError(t, err, verb)
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 18 * time.Second // two renewals that fail fit into this time
+		server := redistest.InBubble(t)
+		c := server.Client()
+		var mail courier
+		l := carriedInBubble(t, server, &mail, reentrant.WithLease(lease)).NewLock("once")
+		step := func(verb, holds string, op func(context.Context) error) {
+			t.Helper()
+			mail.mute(verb, 2)
+			require.NoError(t, op(t.Context()), verb)
+			assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
 		}
-		assert.Equal(t, holds, holdsIn(t, c, "once"), verb)
-	}
-	var first string
-	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
-		if _, err := send(ctx, req); err != nil {
-			return backend.AcquireReply{}, err // on a slow machine the next one
-		}
-		mail.by(nil)
-		first = tokenIn(t, c, "once")
-		return backend.AcquireReply{}, backend.WithOutcomeUnknown(errors.New("the reply is lost"))
+		var first string
+		mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
+			if _, err := send(ctx, req); err != nil {
+				return backend.AcquireReply{}, err
+			}
+			mail.by(nil)
+			first = tokenIn(t, c, "once")
+			return backend.AcquireReply{}, backend.WithOutcomeUnknown(errors.New("the reply is lost"))
+		})
+		step("acquire", "1", l.Lock)
+		token, err := l.Token(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, first, fmt.Sprint(token), "the repeated attempt has the token of its first copy")
+		step("reenter", "2", l.Lock)
+		step("reenter", "1", l.Unlock)
+		step("renew", "1", func(context.Context) error {
+			eventually(t, func() bool { return mail.left("renew") == 0 }, "both replies to renewals were lost")
+			return l.Verify(t.Context())
+		})
+		assert.Equal(t, 1, l.HoldCount(t.Context()))
+		step("release", "", l.Unlock)
+		assert.Empty(t, keys(t, c, "once"))
 	})
-	step("acquire", "1", l.Lock)
-	token, err := l.Token(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, first, fmt.Sprint(token), "the repeated attempt has the token of its first copy")
-	step("reenter", "2", l.Lock)
-	step("reenter", "1", l.Unlock)
-	step("renew", "1", func(context.Context) error {
-		eventually(t, func() bool { return mail.left("renew") == 0 }, "both replies to renewals were lost")
-		return l.Verify(t.Context())
-	})
-	assert.Equal(t, 1, l.HoldCount(t.Context()))
-	step("release", "", l.Unlock)
-	assert.Empty(t, keys(t, c, "once"))
 }
 
 // 4. What an owner sent during an earlier hold changes nothing in its present one.
@@ -362,35 +376,36 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 
 // 9. A hold is renewed while it is held, and a renewal never brings back what is gone.
 func TestRankedRenewalNeverBringsAHoldBack(t *testing.T) {
-	t.Parallel()
-	const lease = 18 * time.Second // the first renewal is in time, even if the machine stood still before
-	srv := server(t)
-	c := client(t, srv.Addr())
-	l := carried(t, srv.Addr(), &courier{}, reentrant.WithLease(lease)).NewLock("renewed")
-	ttl := func() int64 {
-		n, err := c.Do(t.Context(), c.B().Pttl().Key("renewed").Build()).AsInt64()
-		require.NoError(t, err)
-		return n
-	}
-	require.NoError(t, l.Lock(t.Context()))
-	now := ttl()
-	for last := now; now <= last; { // the TTL falls until the hold is renewed, or its lease ends
-		time.Sleep(10 * time.Millisecond) // one that asks without a pause takes a processor for six seconds
-		last, now = now, ttl()
-		require.Positive(t, now, "the hold was not renewed")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 18 * time.Second
+		server := redistest.InBubble(t)
+		c := server.Client()
+		l := carriedInBubble(t, server, &courier{}, reentrant.WithLease(lease)).NewLock("renewed")
+		ttl := func() int64 {
+			n, err := c.Do(t.Context(), c.B().Pttl().Key("renewed").Build()).AsInt64()
+			require.NoError(t, err)
+			return n
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		now := ttl()
+		for last := now; now <= last; { // the TTL falls until the hold is renewed, or its lease ends
+			time.Sleep(100 * time.Millisecond)
+			last, now = now, ttl()
+			require.Positive(t, now, "the hold was not renewed")
+		}
 
-	lost := l.Lost(t.Context())
-	require.NoError(t, c.Do(t.Context(), c.B().Del().Key("renewed").Build()).Error())
-	began := time.Now()
-	select {
-	case <-lost:
-	case <-time.After(limit):
-		require.FailNow(t, "a renewal of a hold that is gone counted as a success")
-	}
-	t.Logf("notified after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
-	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-	assert.Empty(t, holdsIn(t, c, "renewed"))
+		lost := l.Lost(t.Context())
+		require.NoError(t, c.Do(t.Context(), c.B().Del().Key("renewed").Build()).Error())
+		began := time.Now()
+		select {
+		case <-lost:
+		case <-time.After(limit):
+			require.FailNow(t, "a renewal of a hold that is gone counted as a success")
+		}
+		t.Logf("notified after %v of a lease", time.Since(began).Seconds()/lease.Seconds())
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		assert.Empty(t, holdsIn(t, c, "renewed"))
+	})
 }
 
 // 11. Redis's clock jumps forward by more than the lease: another session gets the lock, and the first holder is

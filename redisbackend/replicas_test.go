@@ -257,6 +257,7 @@ func TestSignalWaitsForNoReplica(t *testing.T) {
 	require.NoError(t, l.NewCondition("c").SignalAll(ctx))
 	assert.Equal(t, before, s.replicaWaits())
 	replica.Thaw()
+	require.NoError(t, l.Unlock(ctx)) // or the session's end waits for it
 }
 
 // A call that acquires a lock of any kind fails when the time for the replicas is over, and keeps nothing.
@@ -266,14 +267,23 @@ func TestTooFewReplicasFailEveryKindAtOnce(t *testing.T) {
 	short, plain := newSession(t, s.with(1, 50*time.Millisecond).b), newSession(t, must(redisbackend.New(s.client)))
 	type kind struct{ get, try, elsewhere func(context.Context) error }
 	tried := func(ok bool, err error) error { return err }
+	once := func(lock, unlock func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if err := lock(ctx); err != nil {
+				return err
+			}
+			return unlock(ctx)
+		}
+	}
 	kinds := map[string]kind{
-		"Lock":  {short.NewLock("l").Lock, func(ctx context.Context) error { return tried(short.NewLock("l").TryLock(ctx)) }, plain.NewLock("l").Lock},
-		"read":  {short.NewRWLock("r").RLock, func(ctx context.Context) error { return tried(short.NewRWLock("r").TryRLock(ctx)) }, plain.NewRWLock("r").Lock},
-		"write": {short.NewRWLock("w").Lock, func(ctx context.Context) error { return tried(short.NewRWLock("w").TryLock(ctx)) }, plain.NewRWLock("w").Lock},
+		"Lock":  {short.NewLock("l").Lock, func(ctx context.Context) error { return tried(short.NewLock("l").TryLock(ctx)) }, once(plain.NewLock("l").Lock, plain.NewLock("l").Unlock)},
+		"read":  {short.NewRWLock("r").RLock, func(ctx context.Context) error { return tried(short.NewRWLock("r").TryRLock(ctx)) }, once(plain.NewRWLock("r").Lock, plain.NewRWLock("r").Unlock)},
+		"write": {short.NewRWLock("w").Lock, func(ctx context.Context) error { return tried(short.NewRWLock("w").TryLock(ctx)) }, once(plain.NewRWLock("w").Lock, plain.NewRWLock("w").Unlock)},
 		"permits": {
 			func(ctx context.Context) error { return short.NewSemaphore("s", 3).Acquire(ctx, 3) },
 			func(ctx context.Context) error { return tried(short.NewSemaphore("s", 3).TryAcquire(ctx, 3)) },
-			func(ctx context.Context) error { return plain.NewSemaphore("s", 3).Acquire(ctx, 3) },
+			once(func(ctx context.Context) error { return plain.NewSemaphore("s", 3).Acquire(ctx, 3) },
+				func(ctx context.Context) error { return plain.NewSemaphore("s", 3).Release(ctx, 3) }),
 		},
 	}
 	replica.Freeze()

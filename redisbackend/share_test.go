@@ -54,6 +54,7 @@ func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 
 // A session's entry is deleted when no copy of its commands can arrive any more, and not before.
 func TestShareForgetsSessions(t *testing.T) {
+	t.Parallel()
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
 	b, err := redisbackend.New(s.client)
@@ -61,7 +62,7 @@ func TestShareForgetsSessions(t *testing.T) {
 	s.b = b
 	a, w := s.join("a"), s.join("w")
 	req := sharing(1, 0, 1)
-	req.Lease, req.NotAfter = 50*time.Millisecond, time.Now().Add(500*time.Millisecond)
+	req.Lease, req.NotAfter = 50*time.Millisecond, time.Now().Add(2*time.Second)
 	req.Memory = req.NotAfter
 	_, err = a.share(req)
 	require.NoError(t, err)

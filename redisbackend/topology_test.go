@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testsize.Parallel(12)
+	testsize.Parallel(24)
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }

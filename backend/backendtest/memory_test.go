@@ -6,6 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 func newMemory(*testing.T) backend.Backend { return memory.New() }
@@ -14,4 +15,7 @@ func TestMemoryInVirtualTime(t *testing.T) {
 	backendtest.Run(t, newMemory, backendtest.InBubble())
 }
 
-func TestMemory(t *testing.T) { backendtest.Run(t, newMemory, backendtest.InParallel()) }
+func TestMemory(t *testing.T) {
+	testsize.OfATopology(t) // the same waits, by the real clock
+	backendtest.Run(t, newMemory, backendtest.InParallel())
+}

@@ -93,6 +93,7 @@ func silence(t *testing.T, c rueidis.Client, lock string) int64 {
 
 // The command survives an outage that is shorter than the lease allows. Its beginning and its end are reported.
 func TestAShortOutageIsSurvived(t *testing.T) {
+	testsize.FullOnly(t) // a third of a long lease, by the real clock
 	t.Parallel()
 	server := redisserver.Start(t)
 	r := newRun(t, promptly(server.URL()), "run", "lock", "--", "sh", "-c", "echo ready; read line; echo done")
@@ -117,6 +118,7 @@ func TestAShortOutageIsSurvived(t *testing.T) {
 
 // While Redis is silent, relock does not report to a waiter that another process has the lock.
 func TestAWaitThatEndsInAnOutageSaysSo(t *testing.T) {
+	testsize.FullOnly(t) // a wait of fifteen seconds
 	t.Parallel()
 	server := redisserver.Start(t)
 	s := session(t, promptly(server.URL()))
@@ -135,7 +137,7 @@ func TestAReaderThatDoesNotReadDelaysNothing(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	h := newHeart(t)
-	r := newRun(t, promptly(server.URL()), "run", "lock", "--lease", "10s", "--grace", "100ms", "--", "sh", "-c",
+	r := newRun(t, promptly(server.URL()), "run", "lock", "--lease", "5s", "--grace", "100ms", "--", "sh", "-c",
 		h.command()+" & while :; do wait; done")
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)

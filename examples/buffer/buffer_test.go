@@ -67,9 +67,9 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Parallel()
 	opts := small()
 	opts.kills = 1
-	opts.items = 1000 // enough that the kill comes before the end
+	opts.items = testsize.Of(1000, 400) // enough that the kill comes before the end
 	if raceEnabled {
-		opts.items /= 4
+		opts.items = 250
 	}
 	r, err := move(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/relock-go/relock/examples/internal/crew"
 	"github.com/relock-go/relock/examples/internal/screen"
+	"github.com/relock-go/relock/internal/testsize"
 )
 
 // The test binary is also the program that catalogue starts as its children.
@@ -46,6 +47,7 @@ func TestNoPriceIsStale(t *testing.T) {
 }
 
 func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
+	testsize.FullOnly(t) // the others wait for a lease of six seconds
 	t.Parallel()
 	opts := small()
 	opts.kills, opts.lease = 1, defaultLease

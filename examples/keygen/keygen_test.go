@@ -68,6 +68,7 @@ func TestEveryHolderIsKnownToRedis(t *testing.T) {
 }
 
 func TestAKilledProcessCostsNoNumber(t *testing.T) {
+	testsize.FullOnly(t) // the others wait for a lease of ten seconds
 	t.Parallel()
 	opts := small(t)
 	opts.kills = 1

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	testsize.Parallel(8)
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
@@ -243,7 +244,7 @@ func TestAHoldEndsByItself(t *testing.T) {
 	for _, server := range []int{1, 2} {
 		t.Run(fmt.Sprintf("server %d", server), func(t *testing.T) {
 			t.Parallel()
-			const hold = 3 * time.Second
+			const hold = time.Second
 			p := newPair(t, hold)
 			ann, bob := enters(t, p.urls), enters(t, p.urls)
 			begun := time.Now()
@@ -686,7 +687,7 @@ func TestAKilledServerLeavesItsHolds(t *testing.T) {
 
 func TestAHoldOfAKilledServerEndsOnTime(t *testing.T) {
 	t.Parallel()
-	const hold = 3 * time.Second
+	const hold = time.Second
 	c, err := open(t.Context(), options{servers: 2, hold: hold}, t.Output())
 	require.NoError(t, err)
 	defer c.close()
