@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type quietProgram struct {
 	steps   int
 	permits int // 0: the program is of a read-write lock
 	callers []*caller
+	watches bool // callers that are inside ask whether others wait
 
 	mu    sync.Mutex
 	trace []string
@@ -44,6 +46,9 @@ type caller struct {
 	waits                  way
 	waiting                bool
 	came                   int // to the line
+
+	wanted <-chan struct{} // of what it has; nil if it has not asked
+	others bool            // have waited since
 }
 
 func (p *quietProgram) say(format string, args ...any) {
@@ -137,6 +142,9 @@ func (p *quietProgram) try(u *caller, w way) {
 func (p *quietProgram) wait(u *caller, w way) {
 	ctx, cancel := context.WithCancel(u.ctx)
 	u.waits, u.waiting, u.came, u.leave = w, true, p.steps, cancel
+	for _, o := range p.callers {
+		o.others = o.others || p.permits > 0 || p.needs(u, o) // for a moment, if not for longer
+	}
 	p.do(u, func() {
 		defer cancel()
 		var err error
@@ -182,6 +190,8 @@ func (p *quietProgram) step() {
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
 	case u.waiting:
+	case p.watches && u.wanted == nil && u.reads+u.writes+u.permits > 0 && p.rnd.IntN(2) == 0:
+		p.watch(u)
 	case u.reads+u.writes+u.permits > 0 && p.rnd.IntN(3) > 0:
 		p.give(u)
 	case p.rnd.IntN(2) == 0 || w.write && u.reads > 0 && u.writes == 0:
@@ -191,6 +201,65 @@ func (p *quietProgram) step() {
 	}
 	synctest.Wait()
 	p.checkWaiting()
+	if p.watches {
+		p.checkWanted()
+	}
+}
+
+// watch has a caller ask whether others wait. A waiter of another session that got its permits counts for some time more.
+func (p *quietProgram) watch(u *caller) {
+	time.Sleep(30 * time.Second)
+	p.do(u, func() {
+		if u.m != nil {
+			u.wanted = u.m.Wanted()
+		} else {
+			u.wanted = u.l.Wanted(u.ctx)
+		}
+	})
+	u.others = false
+	p.say("%s watches", u.name)
+}
+
+// needs reports whether a caller waits for what another has: for a side of its own, or for permits of its session's callers.
+func (p *quietProgram) needs(o, u *caller) bool {
+	switch {
+	case !o.waiting || o == u && p.permits == 0:
+		return false
+	case p.permits == 0:
+		return u.writes > 0 || o.waits.write
+	case o.session != u.session:
+		return p.asks(o)
+	}
+	return true
+}
+
+// checkWanted checks that each caller that watches knows that others wait, if and only if one has since it asked.
+func (p *quietProgram) checkWanted() {
+	for _, u := range p.callers {
+		left := u.reads+u.writes == 0
+		if p.permits > 0 {
+			left = p.inUse(u.session) == 0
+		}
+		if u.wanted != nil && left {
+			u.wanted = nil
+		}
+		if u.wanted == nil {
+			continue
+		}
+		now := slices.ContainsFunc(p.callers, func(o *caller) bool { return p.needs(o, u) })
+		u.others = u.others || now
+		if !now && unasked(u.wanted) {
+			continue
+		}
+		if now && unasked(u.wanted) {
+			time.Sleep(25 * time.Second)
+			synctest.Wait()
+		}
+		p.check(unasked(u.wanted) != u.others, "%s is told: %v, and others have waited: %v", u.name, !unasked(u.wanted), u.others)
+		if !unasked(u.wanted) && p.permits > 0 { // a side has one channel
+			u.wanted = nil
+		}
+	}
 }
 
 // checkWaiting checks that not all waiters could have what they wait for.
@@ -257,6 +326,23 @@ func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
 			for seed := range uint64(testsize.Of(2000, 200)) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &quietProgram{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 0)), permits: min(permits, 1+int(seed%6))}
+					p.run()
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// A caller that asks with Wanted is told that others wait, if and only if one does, in a heartbeat's time.
+func TestWantedOfRandomProgramsIsClosedIfOthersWait(t *testing.T) {
+	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
+		t.Run(kind, func(t *testing.T) {
+			for seed := range uint64(testsize.Of(2000, 200)) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &quietProgram{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), permits: min(permits, 1+int(seed%6)), watches: true}
 					p.run()
 				})
 				if t.Failed() {

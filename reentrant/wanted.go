@@ -60,8 +60,9 @@ func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
 //
 // Permits have no owner, so the channel is about all permits that callers of this session have now. If they have none, it
 // is closed already. It is never closed after they have given back the last of them, and a loss does not close it. Once it
-// is closed, a later call returns another channel, unless a caller still waits. Attempts that do not wait may be reported as
-// by [RWLock.Wanted].
+// is closed, a later call returns another channel, unless a caller still waits. A caller of another process that got what a
+// third one gave back counts for a heartbeat and a quarter: nothing says that it waits no more. Attempts that do not wait may
+// be reported as by [RWLock.Wanted].
 func (s *Semaphore) Wanted() <-chan struct{} {
 	if s.invalid != nil {
 		return core.AlreadyLost

@@ -40,12 +40,13 @@ type queue[O comparable] struct {
 	shut  bool // newcomers are sent away
 
 	// contended says that another session waits. The next Settle clears it.
-	contended  bool
-	awaited    bool          // it waits, and does not only try
-	keepAtMost int           // what the session may keep anyway; only Permits use it
-	inTurn     bool          // local waiters still go before the other session
-	admissions int           // admissions left in the turn
-	turnEnd    time.Duration // when the turn ends at the latest
+	contended    bool
+	awaited      bool          // it waits, and does not only try
+	awaitedUntil time.Duration // what is known of that counts until then
+	keepAtMost   int           // what the session may keep anyway; only Permits use it
+	inTurn       bool          // local waiters still go before the other session
+	admissions   int           // admissions left in the turn
+	turnEnd      time.Duration // when the turn ends at the latest
 
 	seen need // at the latest Look
 }
@@ -69,6 +70,18 @@ func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) 
 
 // unaskLocked ends what askLocked began. mu is held.
 func (q *queue[O]) unaskLocked() { q.contended, q.awaited, q.inTurn = false, false, false }
+
+// noteWaiterLocked is NoteWaiter. mu is held.
+func (q *queue[O]) noteWaiterLocked(until time.Duration) {
+	q.awaited, q.awaitedUntil = q.contended, until
+}
+
+// lapseLocked forgets a waiter of which nothing was heard for long. mu is held.
+func (q *queue[O]) lapseLocked() {
+	if q.awaited && q.now() >= q.awaitedUntil {
+		q.awaited = false
+	}
+}
 
 // countAdmissionLocked counts an admission of the turn. mu is held.
 func (q *queue[O]) countAdmissionLocked() {

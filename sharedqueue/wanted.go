@@ -1,5 +1,7 @@
 package sharedqueue
 
+import "time"
+
 // A notice is a channel for a user that is inside and asks whether others need what it has. The queue's mu guards it.
 type notice struct {
 	channel chan struct{}
@@ -74,6 +76,7 @@ func (rw *RW[O]) forgetLocked(owner O) {
 
 // noticeLocked closes the channels of Wanted for whose holds another claim waits. rw.mu is held.
 func (rw *RW[O]) noticeLocked() {
+	rw.lapseLocked()
 	if rw.line.Len == 0 && !rw.awaited {
 		return
 	}
@@ -99,10 +102,10 @@ func (rw *RW[O]) wantedLocked(owner O) bool {
 }
 
 // NoteWaiter says of the session for which Ask was called that it waits, and does not only try. The next Settle, or
-// Unask, ends that.
-func (rw *RW[O]) NoteWaiter() {
+// Unask, ends that, and the time until: a session that waits repeats that it does.
+func (rw *RW[O]) NoteWaiter(until time.Duration) {
 	rw.mu.Lock()
-	rw.awaited = rw.contended
+	rw.noteWaiterLocked(until)
 	rw.unlock(0)
 }
 
@@ -133,6 +136,7 @@ func (p *Permits) Forget(user any) {
 
 // noticeLocked closes the channels of Wanted if another claim waits for permits. p.mu is held.
 func (p *Permits) noticeLocked() {
+	p.lapseLocked()
 	if !p.wantedLocked() {
 		return
 	}
@@ -148,11 +152,10 @@ func (p *Permits) wantedLocked() bool {
 	return p.awaited || w != nil && w.Value().mode&Once == 0 && (p.placed || !p.withinLocked(w.Value().n))
 }
 
-// NoteWaiter says of the session for which Ask was called that it waits, and does not only try. The next Settle, or
-// Unask, ends that.
-func (p *Permits) NoteWaiter() {
+// NoteWaiter says of the session for which Ask was called that it waits, and does not only try, as [RW.NoteWaiter] does.
+func (p *Permits) NoteWaiter(until time.Duration) {
 	p.mu.Lock()
-	p.awaited = p.contended
+	p.noteWaiterLocked(until)
 	p.unlock(0)
 }
 

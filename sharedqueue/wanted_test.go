@@ -31,7 +31,7 @@ func TestReadersOfAQueueThatToldOneComeAndGoUnderItsMutex(t *testing.T) {
 	q.ExitRead("c")
 	q.TryRead("c")
 	q.Ask(0, 0, 0)
-	q.NoteWaiter()
+	q.NoteWaiter(hour)
 	requireOpen(t, true, wanted)
 	requireOpen(t, false, q.Wanted("c"))
 	q.ExitRead("c")
@@ -99,14 +99,14 @@ func TestAWaiterThatHasLeftIsForgotten(t *testing.T) {
 			p, _ := newPermits(3)
 			q.TryRead("a")
 			p.Try(1)
-			q.NoteWaiter()
-			p.NoteWaiter()
+			q.NoteWaiter(hour)
+			p.NoteWaiter(hour)
 			requireOpen(t, true, q.Wanted("a"))
 			requireOpen(t, true, p.Wanted(nil))
 			q.Ask(0, 0, 0)
 			p.Ask(0, 0, 0)
-			q.NoteWaiter()
-			p.NoteWaiter()
+			q.NoteWaiter(hour)
+			p.NoteWaiter(hour)
 			requireOpen(t, false, q.Wanted("a"))
 			requireOpen(t, false, p.Wanted(nil))
 			end(q, p)
@@ -121,6 +121,29 @@ func TestAWaiterThatHasLeftIsForgotten(t *testing.T) {
 	}
 }
 
+// A session that waits repeats that it does. One that got what it waited for is not heard of again.
+func TestAWaiterOfWhichNothingIsHeardIsForgotten(t *testing.T) {
+	q, now := newRW(1)
+	p, then := newPermits(3)
+	q.TryRead("a")
+	p.Try(1)
+	q.Ask(0, 0, 0)
+	p.Ask(0, 0, 0)
+	q.NoteWaiter(2)
+	p.NoteWaiter(2)
+	now.time = 1
+	then.time = 1
+	requireOpen(t, false, p.Wanted(nil))
+	now.time = 2
+	then.time = 2
+	requireOpen(t, true, q.Wanted("a"))
+	requireOpen(t, true, p.Wanted(nil))
+	q.NoteWaiter(3)
+	p.NoteWaiter(3)
+	requireOpen(t, false, q.Wanted("a"))
+	requireOpen(t, false, p.Wanted(nil))
+}
+
 // Users of permits have channels of their own, and what one gives back ends its own alone.
 func TestUsersOfPermitsAreToldApart(t *testing.T) {
 	p, _ := newPermits(3)
@@ -129,7 +152,7 @@ func TestUsersOfPermitsAreToldApart(t *testing.T) {
 	require.Equal(t, stays, p.Wanted("other"))
 	p.Forget("one")
 	p.Ask(0, 0, 0)
-	p.NoteWaiter()
+	p.NoteWaiter(hour)
 	requireOpen(t, true, gone)
 	requireOpen(t, false, stays)
 }

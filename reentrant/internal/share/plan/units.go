@@ -25,8 +25,9 @@ type Tier interface {
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
-	// NoteWaiter says that the session for which Ask was called waits, and does not only try.
-	NoteWaiter()
+	// NoteWaiter says that the session for which Ask was called waits, and does not only try. This counts until the given
+	// time: the server sends no message when that session gets what another gives back.
+	NoteWaiter(until time.Duration)
 	// NotePlaced says that the first user in line waits at the server.
 	NotePlaced()
 	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
@@ -259,10 +260,11 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 	at.Tier.Ask(keepAtMost, turnAdmissions, p.turnEnd.Sub(at.Opened))
 }
 
-// noteWaiter records that the session which contends waits, and does not only try.
+// noteWaiter records that the session which contends waits, and does not only try. Sessions that wait repeat their message at
+// each heartbeat.
 func (p *Plan) noteWaiter(at *Moment) {
 	p.awaited = true
-	at.Tier.NoteWaiter()
+	at.Tier.NoteWaiter(at.Now.Add(at.Heartbeat + at.Heartbeat/4).Sub(at.Opened))
 }
 
 // turnAdmissions is how many of its callers a session admits while another session waits.
