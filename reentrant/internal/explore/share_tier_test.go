@@ -227,7 +227,7 @@ func (u *shareUsers) Unask() {
 
 // Only the channels of Wanted depend on these.
 func (u *shareUsers) NoteWaiter(time.Duration) {}
-func (u *shareUsers) NotePlaced() {}
+func (u *shareUsers) NotePlaced()              {}
 
 func (u *shareUsers) Keep(units int) (kept int, used backend.Token) {
 	t := u.tier()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -425,5 +426,33 @@ func TestAWaitForUsersOfTheSessionIsNotUnheard(t *testing.T) {
 		assert.Empty(t, s.shares, "all but one of the permits are in use here")
 		assert.NoError(t, s.name.Unheard(begun))
 		wide.leave()
+	})
+}
+
+// A try comes just after the failure of another one, whose claim would be sent again: the server would repeat what it said then.
+func TestATryHasNoEarlierReplyRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epochs := uint64(0)
+		options := plan.Options{
+			Opened: time.Now(), Lease: time.Minute, Heartbeat: testHeartbeat, CommandTimeout: time.Second, Patience: time.Minute, GrantTTL: time.Minute,
+			Jitter: func(time.Duration) time.Duration { return 0 }, Pause: func(int, time.Duration) time.Duration { return time.Second },
+			EpochAbove: func(uint64) uint64 { epochs++; return epochs }, Seen: func() backend.Token { return 0 }, Saw: func(backend.Token) {},
+		}
+		queue := sharedqueue.NewPermits(func() time.Duration { return time.Since(options.Opened) })
+		p, at := plan.New(backend.Permits), plan.Moment{Options: &options, Now: time.Now(), Tier: permitTier{Permits: queue}}
+		ask := func() (epoch uint64) {
+			o, w, _, _ := queue.Enter(1, sharedqueue.Once)
+			require.Equal(t, sharedqueue.Waiting, o)
+			_, send := p.Next(&at)
+			require.True(t, send)
+			p.Send(&at)
+			epoch = p.Request(&at, at.Now).Epoch
+			p.Failed(&at, plan.Failure{})
+			o, _, _ = queue.Wait(w, nil, nil)
+			require.Equal(t, sharedqueue.Unanswered, o)
+			return epoch
+		}
+		first := ask()
+		assert.Greater(t, ask(), first)
 	})
 }
