@@ -173,8 +173,8 @@ type SharedSink interface {
 	Shared(ShareGrant)
 	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units:
 	// Unlimited when the last session that waited has left without a grant. It is called when may falls, and again at
-	// each copy of the request at the head of the queue. If try is not 0, that request is a Try which waits for this
-	// session's answer: a request with a higher epoch that keeps only the units in use, and names try as its Answer.
+	// each copy of the request at the head of the queue. If try is not 0, that request is a Try, and no session waits. It may
+	// need this session's answer: a request with a higher epoch that keeps only the units in use, and names try as its Answer.
 	SharedWanted(name string, may int, try uint64)
 }
 
