@@ -62,7 +62,7 @@ func New(opts ...Option) *Backend {
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
-	_, err := call(ctx, c, op, func(protocol.Instant) (struct{}, string) { return struct{}{}, op.String() })
+	_, err := call(ctx, c, op, func(protocol.Instant) (struct{}, line) { return struct{}{}, op.String })
 	if err != nil {
 		return nil, fmt.Errorf("memory: connect: %w", err)
 	}
@@ -220,14 +220,16 @@ func (b *Backend) number(op *Op) Fault {
 
 // execute runs one command. It returns the reply, and how far the server's clock is ahead: a reply carries the server's
 // time.
-func execute[R any](b *Backend, v Verb, note string, run func(now protocol.Instant) (R, string)) (R, time.Duration) {
+func execute[R any](b *Backend, v Verb, note line, run func(now protocol.Instant) (R, line)) (R, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.executed[v]++
-	answer, line := run(b.clockLocked())
-	b.sayLocked("%s%s", line, note)
-	for _, line := range b.grants {
-		b.sayLocked("%s", line)
+	answer, done := run(b.clockLocked())
+	if b.trace != nil {
+		b.trace(done() + note())
+	}
+	for _, grant := range b.grants {
+		b.trace(grant)
 	}
 	b.grants = nil
 	return answer, b.skew
@@ -266,7 +268,9 @@ func (b *Backend) publishLocked(to string, m protocol.Message) {
 			c.putLocked(message{Message: m, link: c.link})
 		}
 	}
-	b.grants = append(b.grants, describe(b.names[to], m))
+	if b.trace != nil {
+		b.grants = append(b.grants, describe(b.names[to], m))
+	}
 }
 
 // describe formats a message for a trace.

@@ -25,10 +25,12 @@ func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.T
 		status backend.TicketStatus
 		err    error
 	}
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 		var a answer
 		a.status, a.err = r.lock().Await(now, r.c.session, req, doubt)
-		return a, fmt.Sprintf("%s %s ticket=e%d holds=%d → %s", op, shown(req.Condition), req.Ticket, req.Holds, outcome(a.err, statuses[a.status]))
+		return a, func() string {
+			return fmt.Sprintf("%s %s ticket=e%d holds=%d → %s", op, shown(req.Condition), req.Ticket, req.Holds, outcome(a.err, statuses[a.status]))
+		}
 	})
 	return got.status, wrapped(op, cmp.Or(err, got.err))
 }
@@ -36,9 +38,11 @@ func (r *remote) Await(ctx context.Context, req backend.AwaitRequest) (backend.T
 // Signal implements backend.Conditions.
 func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend.SignalReply, error) {
 	op := r.op(Signal, req.Epoch)
-	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.SignalReply, string) {
+	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.SignalReply, line) {
 		reply := r.lock().Signal(now, r.c.session, req)
-		return reply, fmt.Sprintf("%s %s%s → %s", op, shown(req.Condition), either(req.All, " all", ""), either(reply.Gone, "gone", "done"))
+		return reply, func() string {
+			return fmt.Sprintf("%s %s%s → %s", op, shown(req.Condition), either(req.All, " all", ""), either(reply.Gone, "gone", "done"))
+		}
 	})
 	return reply, wrapped(op, err)
 }
@@ -46,9 +50,11 @@ func (r *remote) Signal(ctx context.Context, req backend.SignalRequest) (backend
 // Withdraw implements backend.Conditions.
 func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (backend.TicketStatus, error) {
 	op := r.op(Leave, ticket)
-	status, err := call(ctx, r.c, op, func(protocol.Instant) (backend.TicketStatus, string) {
+	status, err := call(ctx, r.c, op, func(protocol.Instant) (backend.TicketStatus, line) {
 		status := r.lock().Withdraw(r.c.session, name, ticket)
-		return status, fmt.Sprintf("%s %s → %s", op, shown(name), either(status == backend.Waited, "withdrawn", statuses[status]))
+		return status, func() string {
+			return fmt.Sprintf("%s %s → %s", op, shown(name), either(status == backend.Waited, "withdrawn", statuses[status]))
+		}
 	})
 	return status, wrapped(op, err)
 }
@@ -57,16 +63,18 @@ func (r *remote) Withdraw(ctx context.Context, name string, ticket uint64) (back
 func (r *remote) Beat(ctx context.Context, name string, tickets, served []uint64) ([]backend.TicketStatus, error) {
 	op := r.op(Beat, 0)
 	tickets, served = slices.Clone(tickets), slices.Clone(served) // a late copy must not touch the caller's slices
-	answers, err := call(ctx, r.c, op, func(now protocol.Instant) ([]backend.TicketStatus, string) {
+	answers, err := call(ctx, r.c, op, func(now protocol.Instant) ([]backend.TicketStatus, line) {
 		answers := r.lock().Beat(now, r.c.session, name, tickets, served)
-		var parts []string
-		for i, ticket := range tickets {
-			parts = append(parts, fmt.Sprintf("e%d %s", ticket, statuses[answers[i]]))
+		return answers, func() string {
+			var parts []string
+			for i, ticket := range tickets {
+				parts = append(parts, fmt.Sprintf("e%d %s", ticket, statuses[answers[i]]))
+			}
+			for _, ticket := range served {
+				parts = append(parts, fmt.Sprintf("e%d served", ticket))
+			}
+			return fmt.Sprintf("%s %s → %s", op, shown(name), strings.Join(parts, ", "))
 		}
-		for _, ticket := range served {
-			parts = append(parts, fmt.Sprintf("e%d served", ticket))
-		}
-		return answers, fmt.Sprintf("%s %s → %s", op, shown(name), strings.Join(parts, ", "))
 	})
 	return answers, wrapped(op, err)
 }

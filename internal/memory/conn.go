@@ -233,7 +233,7 @@ type reply[R any] struct {
 
 // call sends a command, which the server executes by calling run, and waits for the reply until ctx ends. A later
 // execution touches neither ctx nor any variable of the caller.
-func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Instant) (answer R, line string)) (R, error) {
+func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Instant) (R, line)) (R, error) {
 	var none R
 	if err := ended(ctx); err != nil {
 		return none, fmt.Errorf("not sent: %w", err)
@@ -262,14 +262,14 @@ func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Inst
 }
 
 // send executes a command as a verdict says, now or later.
-func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R, string), replies chan<- reply[R]) {
+func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R, line), replies chan<- reply[R]) {
 	after(v.Delay, func() {
 		var r reply[R]
 		if v.Refused != "" {
 			b.refuse(op, v.Refused)
 			r.err = backend.WithRefused(errors.New(v.Refused))
 		} else {
-			r.answer, r.ahead = execute(b, op.Verb, v.String(), run)
+			r.answer, r.ahead = execute(b, op.Verb, v.String, run)
 		}
 		if v.Stopped != "" {
 			r.err = backend.WithOutcomeUnknown(backend.WithRefused(errors.New(v.Stopped)))
@@ -280,7 +280,7 @@ func send[R any](b *Backend, op Op, v Verdict, run func(now protocol.Instant) (R
 		after(v.Late, func() { replies <- r })
 	})
 	if v.Again > 0 {
-		after(v.Delay+v.Again, func() { execute(b, op.Verb, " (again)", run) })
+		after(v.Delay+v.Again, func() { execute(b, op.Verb, func() string { return " (again)" }, run) })
 	}
 }
 
@@ -357,9 +357,8 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 		first backend.Token
 		units int
 	}
-	results, err := call(ctx, c, op, func(now protocol.Instant) ([]renewed, string) {
+	results, err := call(ctx, c, op, func(now protocol.Instant) ([]renewed, line) {
 		var answers []renewed
-		var parts []string
 		for _, r := range batch {
 			var a renewed
 			if s := c.b.shared[r.name]; r.under == 0 {
@@ -370,9 +369,14 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 				a.ok = a.units > 0
 			}
 			answers = append(answers, a)
-			parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(a.ok, "renewed", "gone")))
 		}
-		return answers, fmt.Sprintf("renew %s %s", c.name, strings.Join(parts, ", "))
+		return answers, func() string {
+			var parts []string
+			for i, r := range batch {
+				parts = append(parts, fmt.Sprintf("%s e%d → %s", shown(r.name), r.epoch, either(answers[i].ok, "renewed", "gone")))
+			}
+			return fmt.Sprintf("renew %s %s", c.name, strings.Join(parts, ", "))
+		}
 	})
 	for i := range renewals {
 		r := &renewals[i]
@@ -401,13 +405,13 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 	for {
 		notAfter := r.c.instant(req.NotAfter)
-		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 			var a answer
 			l, err := r.exclusive(now)
 			if a.err = err; err == nil {
 				a.reply, a.err = r.acquire(l, now, req, notAfter)
 			}
-			return a, acquired(op, req, a.reply, a.err)
+			return a, func() string { return acquired(op, req, a.reply, a.err) }
 		})
 		if err == nil && errors.Is(got.err, protocol.ErrLate) && time.Now().Before(req.NotAfter) {
 			continue
@@ -440,9 +444,11 @@ func (r *remote) release(now protocol.Instant, req backend.ReleaseRequest, doubt
 
 func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	op := r.op(Reenter, req.Epoch)
-	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReenterReply, string) {
+	reply, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReenterReply, line) {
 		reply := r.lock().Reenter(now, r.c.session, req)
-		return reply, fmt.Sprintf("%s op=%d holds=%d → %s", op, req.Op, req.Holds, either(reply.Gone, "gone", fmt.Sprint(reply.Holds)))
+		return reply, func() string {
+			return fmt.Sprintf("%s op=%d holds=%d → %s", op, req.Op, req.Holds, either(reply.Gone, "gone", fmt.Sprint(reply.Holds)))
+		}
 	})
 	return reply, wrapped(op, err)
 }
@@ -450,9 +456,9 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	op := r.op(Release, req.Epoch)
 	doubt, stays := remaining(req.Until), remaining(req.StaysUntil)
-	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, string) {
+	result, err := call(ctx, r.c, op, func(now protocol.Instant) (backend.ReleaseResult, line) {
 		result := r.release(now, req, doubt, stays)
-		return result, fmt.Sprintf("%s → %s", op, results[result])
+		return result, func() string { return fmt.Sprintf("%s → %s", op, results[result]) }
 	})
 	return result, wrapped(op, err)
 }
@@ -463,13 +469,13 @@ func (r *remote) Inspect(ctx context.Context) (backend.State, error) {
 		state backend.State
 		err   error
 	}
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 		var a answer
 		l, err := r.exclusive(now)
 		if a.err = err; err == nil {
 			a.state = l.Inspect(now)
 		}
-		return a, op.String()
+		return a, op.String
 	})
 	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
@@ -494,9 +500,10 @@ func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, li
 	}
 	for {
 		limit := r.c.instant(notAfter)
-		got, err := call(ctx, r.c, op, func(now protocol.Instant) (a answer, line string) {
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
+			var a answer
 			a.had, a.err = run(now, limit)
-			return a, fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free")))
+			return a, func() string { return fmt.Sprintf("%s → %s", op, outcome(a.err, either(a.had, "forced", "free"))) }
 		})
 		if err == nil && errors.Is(got.err, protocol.ErrLate) {
 			if time.Now().Before(notAfter) {

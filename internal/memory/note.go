@@ -17,9 +17,9 @@ func (r *remote) Note(ctx context.Context, req backend.NoteRequest) (bool, error
 		return false, errors.New("memory: the note is too long")
 	}
 	op := r.op(Note, req.Epoch)
-	kept, err := call(ctx, r.c, op, func(now protocol.Instant) (bool, string) {
+	kept, err := call(ctx, r.c, op, func(now protocol.Instant) (bool, line) {
 		kept := r.lock().SetNote(now, r.c.session, req)
-		return kept, fmt.Sprintf("%s → %s", op, either(kept, "kept", "gone"))
+		return kept, func() string { return fmt.Sprintf("%s → %s", op, either(kept, "kept", "gone")) }
 	})
 	return kept, wrapped(op, err)
 }

@@ -19,13 +19,15 @@ func (r *remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend
 		err   error
 	}
 	notAfter, doubt := r.c.instant(req.NotAfter), remaining(req.Until)
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 		var a answer
 		l, err := r.exclusive(now)
 		if a.err = err; err == nil {
 			a.reply, a.err = l.Resume(now, r.c.session, req, notAfter, doubt)
 		}
-		return a, fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), outcome(a.err, resumes[a.reply.Status]))
+		return a, func() string {
+			return fmt.Sprintf("%s owner=%s → %s", op, shown(req.Owner), outcome(a.err, resumes[a.reply.Status]))
+		}
 	})
 	return got.reply, wrapped(op, cmp.Or(err, got.err))
 }

@@ -51,13 +51,13 @@ func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 	}
 	for {
 		notAfter, memory := r.c.instant(req.NotAfter), r.c.instant(req.Memory)
-		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 			var a answer
 			s, err := r.c.b.sharedLocked(r.name, now)
 			if a.err = err; err == nil {
 				a.reply, a.err = s.Share(now, r.c.session, req, notAfter, memory)
 			}
-			return a, fmt.Sprintf("%s %s → %s", op, asked(req), outcome(a.err, shared(a.reply)))
+			return a, func() string { return fmt.Sprintf("%s %s → %s", op, asked(req), outcome(a.err, shared(a.reply))) }
 		})
 		if err == nil && errors.Is(got.err, protocol.ErrLate) {
 			if time.Now().Before(req.NotAfter) {
@@ -76,13 +76,13 @@ func (r *remote) InspectShared(ctx context.Context) (backend.SharedState, error)
 		state backend.SharedState
 		err   error
 	}
-	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, string) {
+	got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 		var a answer
 		s, err := r.c.b.sharedLocked(r.name, now)
 		if a.err = err; err == nil {
 			a.state = s.Inspect(now)
 		}
-		return a, op.String()
+		return a, op.String
 	})
 	return got.state, wrapped(op, cmp.Or(err, got.err))
 }
