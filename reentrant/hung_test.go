@@ -14,6 +14,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -52,6 +53,7 @@ func hungNames(n int) (names []string) {
 // Clean-ups on a node that hangs delay clean-ups on other nodes by less than a heartbeat. TryLock waits for one, and so
 // does another session whose lock must no longer linger.
 func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
+	many := testsize.Of(1000, 300)
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		holder := newSession(t, b)
@@ -60,7 +62,7 @@ func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 		require.NoError(t, idle.Lock(t.Context()))
 		require.NoError(t, idle.Unlock(t.Context()))
 		b.SetFault(hangs(memory.Release))
-		abandon(t, holder, s, hungNames(1000)...)
+		abandon(t, holder, s, hungNames(many)...)
 
 		abandon(t, holder, s, "fine")
 		require.NoError(t, holder.NewLock("fine").Unlock(t.Context()))
@@ -70,7 +72,7 @@ func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 		assert.True(t, got)
 		assert.Less(t, time.Since(began), reentrant.DefaultHeartbeat)
 
-		abandon(t, holder, s, hungNames(2000)[1000:]...)
+		abandon(t, holder, s, hungNames(2 * many)[many:]...)
 		began = time.Now()
 		require.NoError(t, holder.NewLock("idle").Lock(t.Context()))
 		assert.Less(t, time.Since(began), reentrant.DefaultHeartbeat)

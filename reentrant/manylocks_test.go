@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -118,7 +119,7 @@ func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 				owners.Go(func() {
 					ctx := owner(t, fmt.Sprint(i))
 					random := rand.New(rand.NewPCG(uint64(i), 7))
-					for range 10 {
+					for range testsize.Of(10, 4) {
 						set := random.Perm(len(names))[:20]
 						var wants []string
 						for _, n := range set {

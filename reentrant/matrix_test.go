@@ -103,7 +103,7 @@ func testMatrix(t *testing.T, m modeKind) {
 	case raceEnabled && (m.cohort || m.rows != nil):
 		stride = testsize.Of(1, 11)
 	case !raceEnabled:
-		stride = testsize.Of(1, 19)
+		stride = testsize.Of(1, 37)
 	}
 	for _, r := range rows {
 		if m.rows != nil && !m.rows(r) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestTryLockIsFalseOnlyIfAnotherOwnerHasTheLock(t *testing.T) {
 	s := newSession(t, memory.New(), reentrant.WithCohort(), reentrant.WithLinger(time.Minute), patient)
 	l, ctx := s.NewLock("x"), context.Background()
-	for round := range 50_000 {
+	for round := range testsize.Of(50_000, 10_000) {
 		require.NoError(t, l.Lock(ctx))
 		require.NoError(t, l.Unlock(ctx)) // the session keeps the lock
 		reentrant.AskFor(s, "x")          // and begins to release it
