@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,11 +102,8 @@ func (c *Cluster) form() error {
 				return err
 			}
 		}
-		if err := awaitAll(replicas, "INFO replication", "master_link_status:up"); err != nil {
-			return err
-		}
 	}
-	return nil
+	return awaitAll(slices.Concat(c.Replicas...), "INFO replication", "master_link_status:up")
 }
 
 // meet introduces the nodes to each other, and waits until they all know which node has which slots.
@@ -128,17 +126,16 @@ func (c *Cluster) meet() (err error) {
 	return err
 }
 
-// awaitAll waits until every server replies to a command with all of the words.
+// awaitAll waits until every server replies to a command with all of the words. It asks none after one that does not.
 func awaitAll(servers []*Server, command string, words ...string) error {
 	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(20 * time.Millisecond) {
-		ready, last := 0, ""
-		for _, s := range servers {
+		last := ""
+		waits := slices.ContainsFunc(servers, func(s *Server) bool {
 			var err error
-			if last, err = s.Command(strings.Fields(command)...); err == nil && containsAll(last, words) {
-				ready++
-			}
-		}
-		if ready == len(servers) {
+			last, err = s.Command(strings.Fields(command)...)
+			return err != nil || !containsAll(last, words)
+		})
+		if !waits {
 			return nil
 		}
 		if time.Now().After(deadline) {
