@@ -160,7 +160,7 @@ func (s *side) state() string {
 // has the same result and leaves the lock in the same state.
 func FuzzNumbers(f *testing.F) {
 	for i, seed := range edgePrograms() {
-		if i%testsize.Of(1, 4) == 0 { // TestNumbersOnARealRedis runs all of them
+		if i%testsize.Of(1, 8) == 0 { // TestNumbersOnARealRedis runs all of them
 			f.Add(seed)
 		}
 	}

@@ -22,7 +22,7 @@ func TestShareCallsAtRandom(t *testing.T) {
 	t.Logf("RELOCK_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := newShareStore(t)
-	for range testsize.Of(400, 40) {
+	for range testsize.Of(400, 15) {
 		kind := backend.ShareKind(1 + random.IntN(2))
 		m, now, callers, lines := s.intern(nil, 0), tick(0), [5]shareCaller{}, []string(nil)
 		for range 60 {
