@@ -64,7 +64,10 @@ func TestHistories(t *testing.T) {
 }
 
 // chaos returns how long the faults of a round last: a long run has long rounds, of up to some ten thousand operations.
-func chaos() time.Duration { return min(max(3*time.Second, *duration/15), 15*time.Second) }
+func chaos() time.Duration {
+	shortest := time.Duration(testsize.Of(3000, 1500)) * time.Millisecond
+	return min(max(shortest, *duration/15), 15*time.Second)
+}
 
 // A kind of round says whether Redis keeps everything, whether most sessions are WithCohort, and whether there are
 // read-write locks and a semaphore in place of locks.

@@ -163,11 +163,11 @@ func keys(t *testing.T, c rueidis.Client, lock string) []string {
 	return left
 }
 
-// rounds scales the long tests: FAULTS_ROUNDS=10 makes them ten times as long.
+// rounds scales the long tests, to a third by default: FAULTS_ROUNDS=10 makes them ten times as long as at full size.
 func rounds(n int) int {
 	factor, err := strconv.Atoi(os.Getenv("FAULTS_ROUNDS"))
 	if err != nil {
-		return n
+		return testsize.Of(n, n/3)
 	}
 	return n * max(factor, 1)
 }
