@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -52,7 +53,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	var g grammar
 	out := &printer{Writer: stdout}
 	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(out, stderr),
-		kong.Vars{"version": version()},
+		kong.Vars{"version": version()}, kong.KindMapper(reflect.String, kong.MapperFunc(asGiven)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		panic("relock: bug: " + err.Error())
@@ -66,6 +67,16 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return report(out.status(ctx.Run(&g.server, &streams{out, stderr})), stderr)
+}
+
+// asGiven reads a text as it is. The parser's own reader passes it through JSON, which replaces bytes that are not UTF-8: the
+// name of another lock or file would come out.
+func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err == nil {
+		target.SetString(token.String())
+	}
+	return err
 }
 
 // A printer is the output of a command. It remembers an error.

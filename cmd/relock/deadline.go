@@ -7,12 +7,9 @@ import (
 
 // A deadline is the time until which relock may let the command run. It is arithmetic on local monotonic times:
 //
-//	Redis was asked        TERM                  KILL           Redis may give the lock away
-//	 │                      │◀────── grace ─────▶│◀─── room ───▶│
-//
-// │◀──────────────── rest of the lease, by Redis's reply ────────────────▶│
-//
-//	╰─ margin ────╯
+//	Redis was asked        TERM                 KILL                         Redis may give the lock away
+//	│                      │◀───── grace ──────▶│◀─── room ───▶│◀── margin ─▶│
+//	│◀──────────────── rest of the lease, by Redis's reply ─────────────────▶│
 //
 // Redis counts the rest of the lease from its reply, which is later than the request. So the lock is kept at least for
 // that rest, counted from before the request. The margin is the library's, for clocks that run at different speeds. The

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/alecthomas/kong"
+import (
+	"errors"
+
+	"github.com/alecthomas/kong"
+)
 
 // helpCommand is `relock help`.
 type helpCommand struct {
@@ -14,7 +18,7 @@ func (c *helpCommand) Run(k *kong.Kong) error {
 		err = ctx.Error
 	}
 	if err != nil {
-		return fail(exitUsage, err)
+		return fail(exitUsage, errors.New(ownWords(err)))
 	}
 	return ctx.PrintUsage(false)
 }

@@ -105,7 +105,7 @@ func short(text string) string {
 func (c *listCommand) sayEmpty(prefix string, w io.Writer) {
 	what, use := "no lock", "is held or waited for"
 	if c.Pattern != "*" {
-		what += fmt.Sprintf(" named like %q", c.Pattern)
+		what += fmt.Sprintf(" named like %q", loginWithSpaces.ReplaceAllString(c.Pattern, "://…@")) // --redis was forgotten
 	}
 	if c.All {
 		use = "was used lately"

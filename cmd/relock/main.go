@@ -1,16 +1,14 @@
 // Relock runs commands under a distributed lock, and shows and breaks the locks of a Redis.
 //
 //	relock run deploy -- ./deploy.sh production      one at a time in the whole deployment
-//
-// relock run -s catalogue -- ./report.sh           many readers at a time, and none beside a writer (-x)
-//
+//	relock run -s catalogue -- ./report.sh           many readers at a time, and none beside a writer (-x)
 //	relock run --permits 3 encode -- ./encode.sh     at most three at a time
 //	relock hold deploy                               hold it until a signal or the end of the input
 //	relock inspect deploy                            who holds it, since which token, who waits
 //	relock list                                      every lock that is held or waited for
 //	relock watch deploy                              a line whenever that changes
+//	relock unlock --force deploy                     take it from its holder
 //
-// relock unlock --force deploy                     take it from its holder
 // If the lock is lost, `relock run` ends the command before Redis can give the lock to another process: see [deadline].
 // docs/cli.md and --help list the guarantees and the exit statuses.
 package main

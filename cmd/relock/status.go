@@ -13,14 +13,16 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/relock-go/relock/reentrant"
 )
 
 // A status is the state of a lock as --json shows it. Scripts read these names: they do not change.
 type status struct {
-	Name   string `json:"name"`
-	Locked bool   `json:"locked"`
+	Name    string `json:"name"`
+	RawName []byte `json:"name_base64,omitempty"` // the name if it is not UTF-8; JSON cannot have it
+	Locked  bool   `json:"locked"`
 	// Unlocked says that the holder gave the lock back, and that it stays taken until the lease ends.
 	Unlocked bool     `json:"unlocked,omitempty"`
 	Owner    string   `json:"owner"`   // "" if not locked
@@ -59,10 +61,18 @@ func newStatus(name string, st reentrant.State) status {
 		ttl = -1
 	}
 	return status{
-		Name: name, Locked: st.Locked, Unlocked: st.Unlocked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
+		Name: name, RawName: raw(name), Locked: st.Locked, Unlocked: st.Unlocked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
 		Note: st.Note, Since: stampOf(st.Since),
 	}
+}
+
+// raw returns the bytes of a name that is not UTF-8, and nil for others.
+func raw(name string) []byte {
+	if utf8.ValidString(name) {
+		return nil
+	}
+	return []byte(name)
 }
 
 // stamp is the form of a time.

@@ -36,7 +36,7 @@ const (
 // newSharedStatus returns the status of a shared name. Holds is the number of permits in use, or of sessions that read
 // or write. TTL is the rest of the longest lease.
 func newSharedStatus(name string, st reentrant.SharedState) status {
-	s := status{Name: name, Locked: len(st.Holders) > 0, Token: uint64(st.Token), Waiting: []string{},
+	s := status{Name: name, RawName: raw(name), Locked: len(st.Holders) > 0, Token: uint64(st.Token), Waiting: []string{},
 		shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{}}}
 	if st.Kind == backend.Permits {
 		s.Kind = kindSemaphore

@@ -21,7 +21,7 @@ func words(err error) string {
 
 // ownWords returns the text of an error of the parser, in the words of the manual.
 func ownWords(err error) string {
-	text := words(err)
+	text := loginWithSpaces.ReplaceAllString(words(err), "://…@")
 	for _, w := range parserWords {
 		text = w.said.ReplaceAllString(text, w.say)
 	}
@@ -41,6 +41,9 @@ var parserWords = []struct {
 
 // login matches what a URL has between its scheme and its host, where there may be a password with any signs.
 var login = regexp.MustCompile(`://\S*@`)
+
+// loginWithSpaces is login in a text that has nothing but an argument after the scheme.
+var loginWithSpaces = regexp.MustCompile(`://.*@`)
 
 var plain = strings.NewReplacer(
 	reentrant.ErrUnavailable.Error(), "Redis is not available",

@@ -89,7 +89,22 @@ func TestMistakesInTheCommandLineAreNamedPlainly(t *testing.T) {
 		"inspect x --redis redis://127.0.0.1:1/a?secret@127.0.0.1": "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
 	} {
 		var stderr bytes.Buffer
-		assert.NotZero(t, execute(strings.Fields(line), io.Discard, &stderr), line)
+		assert.NotZero(t, execute(strings.Split(line, " "), io.Discard, &stderr), line)
 		assert.Equal(t, "relock: "+want+"\n", stderr.String(), line)
+	}
+}
+
+// A URL in the place of a name is no name to print.
+func TestAPasswordInAStrayURLIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	for _, args := range [][]string{
+		{"inspect", "x", "redis://me:se cr@et@host:1/2"}, {"redis://me:se cr@et@host"}, {"help", "redis://me:se cr@et@host"},
+		{"list", "redis://me:se cr@et@host"}, {"run", "-w", "redis://me:se cr@et@host", "x", "true"}, {"completion", "redis://me:se cr@et@host"},
+	} {
+		var stderr bytes.Buffer
+		execute(append(args, "--redis", url), io.Discard, &stderr)
+		assert.Contains(t, stderr.String(), "redis://…@host", args)
+		assert.NotContains(t, stderr.String(), "cr", args)
 	}
 }
