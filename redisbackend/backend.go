@@ -259,6 +259,9 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 		}
 		dialed <- result{client, err}
 	}()
+	// A server that is silent until the client gives up is not waited for once more.
+	asking, cancel := context.WithTimeout(ctx, option.ConnWriteTimeout)
+	defer cancel()
 	silent, stop := silentTLS(ctx, option)
 	defer stop()
 	var err error
@@ -268,7 +271,7 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 			r.client.Close()
 		}
 		if r.err != nil {
-			r.err = explainTLS(ctx, option, r.err)
+			r.err = explainTLS(asking, option, r.err)
 		}
 		return r.client, r.err
 	case err = <-silent:

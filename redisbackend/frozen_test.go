@@ -42,6 +42,25 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 	assert.False(t, reentrant.Refused(err))
 }
 
+// A server that replies to nothing is not asked for TLS once the client has given up: that would take another minute here.
+func TestOpenOnAFrozenServerEndsWhenTheClientGivesUp(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	opened := make(chan error, 1)
+	go func() {
+		_, err := redisbackend.Open(t.Context(), "redis://"+server.Addr()+"?dial_timeout=1m&write_timeout=200ms")
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+	case <-time.After(testsize.Patience(40 * time.Second)):
+		require.Fail(t, "Open waits for longer than the client")
+	}
+}
+
 // A process can stop although the server hangs: Await returns within a lease after its context has ended.
 func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()

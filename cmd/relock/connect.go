@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -17,22 +19,35 @@ const closeTimeout = 3 * time.Second
 
 // open opens a session, and returns the function that closes it.
 func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant.Session, func(), error) {
-	backend, err := redisbackend.Open(ctx, s.Redis, redisbackend.WithPrefix(s.Prefix))
+	session, err := relock.Open(ctx, s.Redis,
+		relock.WithBackend(redisbackend.WithPrefix(s.Prefix)), relock.WithSession(opts...))
 	if err != nil {
-		return nil, nil, err
-	}
-	session, err := reentrant.NewSession(backend, opts...)
-	if err != nil {
-		backend.Close()
 		return nil, nil, err
 	}
 	return session, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		_ = session.Close(ctx) // locks that it could not give back expire
-		backend.Close()
 	}, nil
 }
+
+// openWithin is open with a limit. A limit that is shorter than leastToConnect is raised to it, and one of 0 is the client's.
+func (s *server) openWithin(ctx context.Context, limit time.Duration, opts ...reentrant.Option) (*reentrant.Session, func(), error) {
+	if limit <= 0 {
+		return s.open(ctx, opts...)
+	}
+	limit = max(limit, leastToConnect)
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	session, done, err := s.open(within, opts...)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: no reply within %v", reentrant.ErrUnavailable, limit)
+	}
+	return session, done, err
+}
+
+// leastToConnect is enough for a connection with TLS to another continent.
+const leastToConnect = time.Second
 
 // client opens a plain connection, for commands that a session does not have.
 func (s *server) client() (rueidis.Client, error) {

@@ -30,6 +30,7 @@ type hold struct {
 	name    string          // of the owner
 	owner   context.Context // carries the owner, and does not end
 	held    bool
+	silent  bool            // Redis did not answer when relock gave up to wait for the lock
 	token   reentrant.Token // for a reader the version; 0 for a permit
 }
 
@@ -47,6 +48,7 @@ func (h *hold) during(name string, kind sharing, w waiting, f func(signals <-cha
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	err := w.status(untilSignal(signals, cancel, func() error { return h.take(ctx, name, kind, w.limit()) }))
+	h.silent = h.silent || errors.Is(err, reentrant.ErrUnavailable)
 	status := 0
 	if err == nil {
 		status, err = f(signals)
@@ -94,9 +96,13 @@ func untilSignal(signals <-chan os.Signal, cancel context.CancelCauseFunc, f fun
 
 var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// take opens the session and takes the lock, with a full lease.
+// take opens the session and takes the lock, with a full lease. Both have to be done within wait; nil means no limit.
 func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.Duration) (err error) {
-	h.session, h.close, err = h.server.open(ctx, reentrant.WithLease(h.deadline.lease))
+	began, limit := time.Now(), time.Duration(0)
+	if wait != nil {
+		limit = *wait
+	}
+	h.session, h.close, err = h.server.openWithin(ctx, limit, reentrant.WithLease(h.deadline.lease))
 	if err != nil {
 		return err
 	}
@@ -106,16 +112,15 @@ func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.D
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
 	h.lock, ctx = kind.lock(h.session, name), reentrant.WithNote(ctx, kind.Note)
 	if err = refuseNested(ctx, h.lock); err == nil {
-		err = h.acquireConfirmed(ctx, wait)
+		err = h.acquireConfirmed(ctx, wait, began)
 	}
 	return withFlags(ctx, err, h.session, name)
 }
 
 // acquireConfirmed waits for the lock until relock has it with a full lease. If the lock is lost before that, because
 // relock was paused while it had the short lease of a grant, or the lock was forced open, it has protected nothing yet,
-// and the rest of wait is for further tries. After ten losses acquireConfirmed fails.
-func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration) error {
-	began := time.Now()
+// and the rest of wait, which counts from began, is for further tries. After ten losses acquireConfirmed fails.
+func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration, began time.Time) error {
 	for range mostLosses {
 		if err := h.acquire(ctx, wait, began); err != nil {
 			return err
@@ -205,19 +210,25 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 	}
 	ok, err := h.lock.TryLockFor(ctx, *wait-time.Since(began))
 	if err == nil && !ok {
-		return failf(exitNotAcquired, "lock %s was not acquired%s", shown(h.lock.Name()), holder(ctx, h.lock))
+		return failf(exitNotAcquired, "lock %s was not acquired%s", shown(h.lock.Name()), h.holder(ctx))
 	}
 	return err
 }
 
-// holder describes the holder of the lock, "" if Redis does not say it.
-func holder(ctx context.Context, l lock) string {
-	st, err := lookAt(ctx, l)
+// holder describes the holder of the lock, "" if Redis does not say it soon.
+func (h *hold) holder(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, lateTime)
+	defer cancel()
+	st, err := h.lock.look(ctx)
 	if err != nil {
+		h.silent = true
 		return ""
 	}
 	return st.reason()
 }
+
+// lateTime bounds what relock does after it has given up to wait for the lock.
+const lateTime = time.Second
 
 // giveBack unlocks and closes the session, if Redis replies in time; otherwise the lease ends by itself. Unless err is
 // ErrLost the command has ended while this session had the lock, so a silent Redis only costs other sessions time; kept
@@ -232,7 +243,7 @@ func (h *hold) giveBack() (err, kept error) {
 		h.close()
 		close(closed)
 	}()
-	patient, until := closeTimeout, time.Now().Add(h.deadline.lease)
+	patient, until := h.patience(), time.Now().Add(h.deadline.lease)
 	if !h.deadline.until.IsZero() { // when the lease has ended there is no hold to give back
 		until = h.deadline.until
 		patient = min(patient, time.Until(until))
@@ -255,6 +266,18 @@ func (h *hold) giveBack() (err, kept error) {
 		return nil, fmt.Errorf("the lock stays taken for up to %v: %w", time.Until(until).Round(time.Millisecond), err)
 	}
 	return nil, nil
+}
+
+// patience returns how long giveBack waits for Redis. Without a hold there is only a place in the queue to leave, and a
+// server that is silent gets no more than the time to send it that.
+func (h *hold) patience() time.Duration {
+	switch {
+	case h.held:
+		return closeTimeout
+	case h.silent:
+		return notice
+	}
+	return lateTime
 }
 
 // unlock gives up the hold, if there is one, and waits until Redis has received that.

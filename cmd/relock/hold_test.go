@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -54,7 +55,7 @@ func silentHold(t *testing.T, l *silentLock) *hold {
 
 func TestALockIsConfirmedAlthoughRedisIsSilentForAWhile(t *testing.T) {
 	h := silentHold(t, &silentLock{renewals: 1, looks: 5})
-	require.NoError(t, h.acquireConfirmed(h.owner, nil))
+	require.NoError(t, h.acquireConfirmed(h.owner, nil, time.Now()))
 	assert.True(t, h.held)
 	assert.False(t, h.deadline.until.IsZero())
 }
@@ -63,5 +64,29 @@ func TestASignalEndsTheWaitForASilentRedis(t *testing.T) {
 	h := silentHold(t, &silentLock{renewals: 1, looks: 1 << 30})
 	ctx, cancel := context.WithCancel(h.owner)
 	time.AfterFunc(3*renewalPoll, cancel)
-	assert.ErrorIs(t, h.acquireConfirmed(ctx, nil), reentrant.ErrUnavailable)
+	assert.ErrorIs(t, h.acquireConfirmed(ctx, nil, time.Now()), reentrant.ErrUnavailable)
+}
+
+// The time for the connection is part of --wait: here the client itself would wait for a minute.
+func TestASilentRedisEndsTheWaitToo(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	for _, args := range [][]string{{"run", "--wait", "0.1", "x", "--", "true"}, {"hold", "-s", "--wait", "1", "x"}} {
+		r := start(t, slowly(server.URL()), args...)
+		r.exits(exitRedis)
+		assert.Equal(t, "relock: Redis is not available: no reply within 1s\n", r.stderr.String())
+	}
+}
+
+// Relock is not patient with a Redis that was silent when the wait ended: there is nothing to give back.
+func TestAWaitThatIsOverIsNotProlongedByASilentRedis(t *testing.T) {
+	h := newHold(nil, io.Discard, deadline{})
+	h.lock = &silentLock{looks: 1}
+	assert.Equal(t, lateTime, h.patience())
+	assert.Empty(t, h.holder(t.Context()))
+	assert.Equal(t, notice, h.patience())
+	h.held = true
+	assert.Equal(t, closeTimeout, h.patience(), "others would wait for a lock that is not given back")
 }

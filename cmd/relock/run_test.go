@@ -323,7 +323,7 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 	t.Parallel()
 	h, thief, releases := robbed(t)
 	stood := make(chan error, 1)
-	go func() { stood <- h.acquireConfirmed(h.owner, nil) }()
+	go func() { stood <- h.acquireConfirmed(h.owner, nil, time.Now()) }()
 	eventually(t, func() bool { return len(state(t, thief, "lock").Waiting) == 1 }, "relock does not wait")
 
 	ctx, cancel := context.WithTimeout(h.owner, patience)
@@ -345,9 +345,9 @@ func TestALockThatIsLostBeforeTheCommandBeginsIsWaitedForAgain(t *testing.T) {
 func TestALockThatIsLostBeforeTheCommandBeginsIsNotWaitedForLongerThanAsked(t *testing.T) {
 	t.Parallel()
 	h, _, releases := robbed(t)
-	err := h.acquireConfirmed(h.owner, new(time.Duration))
+	err := h.acquireConfirmed(h.owner, new(time.Duration), time.Now())
 	for reentrant.OutcomeUnknown(err) { // a reply came late
-		err = h.acquireConfirmed(h.owner, new(time.Duration))
+		err = h.acquireConfirmed(h.owner, new(time.Duration), time.Now())
 	}
 	assert.Equal(t, exitNotAcquired, report(err, io.Discard), err)
 	assert.False(t, h.held)

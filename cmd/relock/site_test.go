@@ -198,7 +198,7 @@ func answered(t *testing.T, url string, args ...string) *run {
 	}
 }
 
-var lateReply = regexp.MustCompile("context deadline exceeded|reached Redis too late")
+var lateReply = regexp.MustCompile("context deadline exceeded|reached Redis too late|no reply within")
 
 // late reports whether relock ended because Redis did not reply in time, as on a machine that stands still.
 func late(status int, said string) bool { return status == exitRedis && lateReply.MatchString(said) }

@@ -47,4 +47,5 @@ var loginWithSpaces = regexp.MustCompile(`://.*@`)
 
 var plain = strings.NewReplacer(
 	reentrant.ErrUnavailable.Error(), "Redis is not available",
+	"no reply within the client's ConnWriteTimeout", "no reply in time",
 	"redisbackend: ", "", "reentrant: ", "", "Open: ", "")
