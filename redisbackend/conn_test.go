@@ -3,7 +3,6 @@ package redisbackend_test
 import (
 	"context"
 	"net"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -412,17 +411,8 @@ func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 
 // A user with only the rights that the package's documentation lists can use the package.
 func TestTheDocumentedRightsAreEnough(t *testing.T) {
-	doc := must(os.ReadFile("doc.go"))
-	text := strings.ReplaceAll(string(doc), "\n// ", " ")
-	_, list, ok := strings.Cut(text, "and the commands ")
-	require.True(t, ok)
-	list, _, _ = strings.Cut(list, ". Opening a session")
-	words := []string{"ACL", "SETUSER", "least", "on", ">pw", "~app:*", "resetchannels", "&app:relock:session:*"}
-	for command := range strings.FieldsFuncSeq(list, func(r rune) bool { return r < 'a' || r > 'z' }) {
-		if command != "and" {
-			words = append(words, "+"+command)
-		}
-	}
+	words := append([]string{"ACL", "SETUSER", "least", "on", ">pw", "~app:*", "resetchannels", "&app:relock:session:*"},
+		documented(t, "and the commands ")...)
 	s := realRedis(t)
 	s.run(words...)
 	client := connect(t, redisserverAddr(s), password("pw"), func(o *rueidis.ClientOption) { o.Username = "least" })

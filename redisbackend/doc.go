@@ -55,7 +55,7 @@
 // # What it needs
 //
 // Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
-// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub, ping, time,
+// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub|numsub, ping, time,
 // get, set, del, exists, type, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
 // rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, that the server is no
 // replica, and that a message that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every

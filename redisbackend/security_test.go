@@ -248,7 +248,22 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 			assert.Equal(t, "waits", must(registry.Registered(s.ctx(), "m")))
 			require.NoError(t, registry.Register(s.ctx(), "", 0))
 			wellBehaved(admin)
+			if how == "scripts" {
+				requireUsed(admin, setUser(t, rightsAlways)[3:])
+			}
 		})
+	}
+}
+
+// requireUsed requires that a server was asked for each command that a user has the right to.
+func requireUsed(server *site, rights []string) {
+	server.Helper()
+	info := must(server.do("INFO", "commandstats").ToString())
+	for _, right := range rights {
+		if command, ok := strings.CutPrefix(right, "+"); ok {
+			command, subcommand, _ := strings.Cut(command, "|")
+			assert.Regexp(server, `cmdstat_`+command+`(\|`+subcommand+`)?:`, info, "%s is not needed", right) // Redis 6.2 does not count subcommands
+		}
 	}
 }
 
