@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/examples/internal/deployment"
+	"github.com/relock-go/relock/examples/internal/dsn"
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
@@ -58,7 +59,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := screen.NewFlags("keygen", usage, stderr)
 	flags.IntVar(&opts.processes, "processes", 5, "number of processes")
 	flags.IntVar(&opts.workers, "workers", 5, "workers in each process")
-	flags.IntVar(&opts.keys, "keys", 10_000, "how many numbers to hand out")
+	flags.IntVar(&opts.keys, "keys", 5_000, "how many numbers to hand out")
 	flags.StringVar(&opts.redis, "redis", "", "`URL` of a Redis, redis://… or rediss://… (default: an embedded one)")
 	flags.StringVar(&opts.dsn, "dsn", "",
 		"`URL` of a database, mysql://user:password@host:port/name or postgres://…, or user:password@tcp(host:port)/name as "+
@@ -78,7 +79,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if file != "" && opts.dsn != "" {
 		return options{}, errors.New("-db is the path of a SQLite file, -dsn names another database: give one of them")
 	}
-	if opts.dsn != "" && !strings.ContainsAny(opts.dsn, "/.@=") {
+	if kind, err := dsn.KindOf(opts.dsn); opts.dsn != "" && err == nil && kind == dsn.File && !strings.ContainsAny(opts.dsn, "/.") {
 		return options{}, fmt.Errorf("-dsn %s: neither a URL, nor a data source name, nor the path of a file; -db takes any path", opts.dsn)
 	}
 	opts.dsn = cmp.Or(opts.dsn, file)

@@ -12,7 +12,7 @@ import (
 func TestOptionsHaveDefaults(t *testing.T) {
 	opts, err := parseOptions(nil, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, options{processes: 5, workers: 5, keys: 10_000, ids: idsTable, lock: lockRelock, lease: defaultLease}, opts)
+	assert.Equal(t, options{processes: 5, workers: 5, keys: 5_000, ids: idsTable, lock: lockRelock, lease: defaultLease}, opts)
 }
 
 func TestOptionsAreRead(t *testing.T) {
@@ -35,6 +35,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		"TwoDatabases":    {[]string{"-db=k.db", "-dsn=mysql://u@h/d"}, "give one of them"},
 		"NoDatabase":      {[]string{"-dsn=foo"}, "neither a URL"},
+		"NoFile":          {[]string{"-dsn=x=y"}, "neither a URL"},
 		"NoProcess":       {[]string{"-processes=0"}, "at least 1"},
 		"NoWorker":        {[]string{"-workers=0"}, "at least 1"},
 		"NoKey":           {[]string{"-keys=0"}, "at least 1"},

@@ -39,7 +39,8 @@ func (w *worker) run(ctx context.Context) error {
 }
 
 // step hands out one number. It runs under the lock and consists of three statements:
-// read    the next number, n, and whether n−1 has its record
+//
+//	read    the next number, n, and whether n−1 has its record
 //
 //	raise   the number to n+1
 //	record  n, for this worker
