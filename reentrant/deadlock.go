@@ -32,10 +32,12 @@ type Blocked struct {
 func (e *DeadlockError) Error() string {
 	var text strings.Builder
 	text.WriteString("deadlock")
+	separator := ": "
 	for i, b := range e.Cycle {
 		next := e.Cycle[(i+1)%len(e.Cycle)]
-		fmt.Fprintf(&text, "; owner %s of session %s waits for %q, which owner %s of session %s holds",
-			core.Shown(b.Owner), core.Shown(b.Session), b.Lock, core.Shown(next.Owner), core.Shown(next.Session))
+		fmt.Fprintf(&text, "%sowner %s of session %s waits for %q, which owner %s of session %s holds",
+			separator, core.Shown(b.Owner), core.Shown(b.Session), b.Lock, core.Shown(next.Owner), core.Shown(next.Session))
+		separator = "; "
 	}
 	return text.String()
 }

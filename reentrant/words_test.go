@@ -256,6 +256,6 @@ func TestInspectSaysSinceWhenALockIsHeld(t *testing.T) {
 // The names of a deadlock cannot change a terminal.
 func TestADeadlockIsPrintedSafely(t *testing.T) {
 	err := &reentrant.DeadlockError{Cycle: []reentrant.Blocked{{Session: "a", Owner: "~\x1b[2J", Lock: "\x1b"}, {Session: "\n", Owner: "7", Lock: "y"}}}
-	assert.Equal(t, `deadlock; owner "~\x1b[2J" of session a waits for "\x1b", which owner 7 of session "\n" holds`+
+	assert.Equal(t, `deadlock: owner "~\x1b[2J" of session a waits for "\x1b", which owner 7 of session "\n" holds`+
 		`; owner 7 of session "\n" waits for "y", which owner "~\x1b[2J" of session a holds`, err.Error())
 }
