@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer session.Close(context.Background())
+//	defer session.Close(ctx) // ctx has a time limit
 //	err = session.NewLock("account:7").Do(ctx, func(ctx context.Context) error { … })
 package relock
 

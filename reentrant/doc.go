@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer session.Close(context.Background())
+//	defer session.Close(ctx) // ctx has a time limit
 //	return session.NewLock("account:7").Do(ctx, transfer) // transfer gets a context that ends if the lock is lost
 //
 // [Lock.TryDo] skips the work if the lock is taken, and [Lock.TryDoFor] waits for so long. A [Lock] has conditions, as in Java; an

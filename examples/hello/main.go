@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/relock-go/relock"
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
 func main() {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for all that waits: Open, Do and Close
+	defer cancel()
 	session, err := relock.Open(ctx, redistest.URL()) // an embedded Redis; yours is at "redis://localhost:6379"
 	if err != nil {
 		log.Fatal(err)
