@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/relock-go/relock/reentrant"
@@ -238,11 +239,31 @@ func (s status) print(w io.Writer) error {
 	return table.Flush()
 }
 
-// printJSON prints a value on one line.
+// printJSON prints a value on one line. Signs that can change a terminal are escaped, which changes no value.
 func printJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, escapedJSON(strings.TrimSuffix(text.String(), "\n")))
+	return err
+}
+
+// escapedJSON escapes the signs in JSON's strings that are not graphic, and that the encoder leaves: those beyond ASCII.
+func escapedJSON(text string) string {
+	var escaped strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) {
+			escaped.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&escaped, `\u%04x`, unit)
+		}
+	}
+	return escaped.String()
 }
 
 // reason describes the holder, as a part of a sentence.

@@ -4,11 +4,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,6 +72,22 @@ func TestAStateFromElsewhereIsQuoted(t *testing.T) {
 		assert.NotContains(t, text, "\x1b")
 		assert.Contains(t, text, `\x1b[2J`)
 	}
+}
+
+// Nor can they in JSON, whose encoder escapes only some control characters. The values stay the same.
+func TestJSONFromElsewhereCannotChangeTheTerminal(t *testing.T) {
+	t.Parallel()
+	const odd = "\u009b2J\u202e\U000e0001\x7f\x1bé\u3000\"\\\n"
+	var out bytes.Buffer
+	require.NoError(t, printJSON(&out, newStatus("x", reentrant.State{Locked: true, Owner: odd, Waiting: []string{odd}})))
+	for _, r := range strings.TrimSuffix(out.String(), "\n") {
+		assert.True(t, unicode.IsGraphic(r), "%q in %q", r, &out)
+	}
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"))
+	var st status
+	require.NoError(t, json.Unmarshal(out.Bytes(), &st))
+	assert.Equal(t, odd, st.Owner)
+	assert.Equal(t, []string{odd}, st.Waiting)
 }
 
 // A mistake in the command line is named in plain words, and without a password.
