@@ -22,6 +22,8 @@ var own = []Contender{
 		Own: true, Reentrant: true, Open: session()},
 	{Name: "async", About: "Relock, WithAsyncUnlock()",
 		Own: true, Reentrant: true, Open: session(reentrant.WithAsyncUnlock())},
+	{Name: "linger", About: "Relock, WithLinger(1s)",
+		Own: true, Reentrant: true, Open: session(reentrant.WithLinger(lingering))},
 	{Name: "cohort", About: "Relock, WithCohort()",
 		Own: true, Reentrant: true, Open: session(reentrant.WithCohort())},
 	{Name: "cohort-linger", About: "Relock, WithCohort() and WithLinger(1s)",
