@@ -159,11 +159,6 @@ func TestALockFindsItsOwnStateAgain(t *testing.T) {
 	})
 }
 
-func TestLingerNeedsACohort(t *testing.T) {
-	_, err := reentrant.NewSession(memory.New(), reentrant.WithLinger(time.Second))
-	assert.ErrorContains(t, err, "WithCohort")
-}
-
 // BenchmarkCohortReentry measures a re-entrant Lock and Unlock by a goroutine that has the lock.
 func BenchmarkCohortReentry(b *testing.B) {
 	l := newSession(b, memory.New(), reentrant.WithCohort()).NewLock("x")

@@ -39,6 +39,7 @@ var modes = map[string]mode{
 	"plain":  {},
 	"cohort": {session: []reentrant.Option{reentrant.WithCohort()}},
 	"async":  {session: []reentrant.Option{reentrant.WithAsyncUnlock()}},
+	"alone":  {session: []reentrant.Option{reentrant.WithLinger(time.Second)}},
 	"linger": {session: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(time.Second)}},
 	"unfair": {lock: []reentrant.LockOption{reentrant.WithFairness(false)}},
 }

@@ -31,6 +31,7 @@ func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 		"one each":   {[]reentrant.Option{reentrant.WithTurn(1, 0)}, sleep},
 		"cohort":     {[]reentrant.Option{reentrant.WithCohort()}, sleep},
 		"async":      {[]reentrant.Option{reentrant.WithAsyncUnlock()}, sleep},
+		"alone":      {[]reentrant.Option{reentrant.WithLinger(linger)}, linger + sleep},
 		"linger":     {[]reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(linger)}, linger + sleep},
 	} {
 		opts := append(mode.opts, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(heartbeat))

@@ -293,6 +293,8 @@ func storm(t *testing.T, seed uint64) {
 	for range 3 {
 		opts := []reentrant.Option{reentrant.WithLease(5 * time.Second), reentrant.WithHeartbeat(500 * time.Millisecond)}
 		switch seed % 3 {
+		case 0:
+			opts = append(opts, reentrant.WithLinger(time.Duration(seed%2)*time.Second))
 		case 1:
 			opts = append(opts, reentrant.WithCohort(), reentrant.WithTurn(5, time.Second))
 		case 2:

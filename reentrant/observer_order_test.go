@@ -23,6 +23,7 @@ import (
 var everyMode = map[string][]reentrant.Option{
 	"registered": nil,
 	"cohort":     {reentrant.WithCohort()},
+	"alone":      {reentrant.WithLinger(time.Millisecond)},
 	"linger":     {reentrant.WithCohort(), reentrant.WithLinger(time.Millisecond), reentrant.WithTurn(2, 0)},
 }
 

@@ -82,12 +82,23 @@ func WithSpin(n int) Option { return func(c *config) { c.Spin = n } }
 // same.
 func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 
-// WithLinger lets the session keep a lock for d after its last owner's Unlock, with the lease renewed, in case the next
-// one is its own too: a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and
-// gets it at once; if that message is lost, within a heartbeat. Should this process die meanwhile, the others wait for
-// the lease as if the lock were held. Another's TryLock asks for the lock, and asks again about a round trip later: it
+// WithLinger lets the session keep a lock for d at most after its last owner's Unlock, in case the next one is its own too:
+// a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and gets it at once; if
+// that message is lost, within a heartbeat. Another's TryLock asks for the lock, and asks again about a round trip later: it
 // takes what this session keeps idle, and otherwise returns false after two attempts. If commands take longer than a
-// quarter of a heartbeat, it makes one. It needs [WithCohort]. Default: zero, never.
+// quarter of a heartbeat, it makes one. Default: zero, never.
+//
+// The session keeps a lock that it has had three times in a row while no other waited, or more often if it was asked too soon
+// for what it kept; and for two heartbeats at most, before it asks Redis again. Should this process die while no owner has
+// the lock, others wait for three heartbeats at most. An owner that takes what is kept has that lease too, until the first
+// renewal, one and a half heartbeats after Redis was asked. While the session keeps a lock, and while an owner has what it
+// keeps, [Lock.Inspect] shows the session and not the owner ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the
+// tokens are of a block, as with [WithCohort]. Fixed leases, [WithAtLeast], portable owners and owners with a note get holds of
+// their own. Nothing is kept where commands take longer than a quarter of a heartbeat, nor from a quorum of masters, unless
+// with [WithAsyncUnlock].
+//
+// With [WithCohort] every lock is kept, for d and with the lease renewed: should this process die meanwhile, others wait for
+// the lease.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // WithAsyncUnlock makes the [Lock.Unlock] of a last hold return without waiting for Redis, and so [Lock.Do] and its kin: a
@@ -224,9 +235,6 @@ func relations(c config) error {
 	}
 	if c.Cohort && c.Handoffs > maxCohortTurn {
 		return fmt.Errorf("reentrant: WithTurn: %d hand-overs: at most %d with WithCohort", c.Handoffs, maxCohortTurn)
-	}
-	if c.Linger > 0 && !c.Cohort {
-		return errors.New("reentrant: WithLinger needs WithCohort")
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ var optionEdges = map[string]optionEdge{
 	"WithTurn-time-long":   of(turnTime, reentrant.WithLease(longest)),
 	"WithTurn-time-cohort": of(turnTime, reentrant.WithCohort()),
 	"WithSpin":             count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // as many tries are made
-	"WithLinger":           of(reentrant.WithLinger, reentrant.WithCohort()),
+	"WithLinger":           of(reentrant.WithLinger),
+	"WithLinger-cohort":    of(reentrant.WithLinger, reentrant.WithCohort()),
 	"WithFixedLease":       {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},
 	"WithFixedLease-cohort": {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) },
 		beside: []reentrant.Option{reentrant.WithCohort()}},

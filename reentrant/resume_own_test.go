@@ -240,7 +240,7 @@ func (r *resumes) leave(lock string) {
 func (r *resumes) storm() {
 	b := memory.New(memory.WithFault(r.fault))
 	sessions := []*reentrant.Session{
-		newSession(r.T, b), newSession(r.T, b, reentrant.WithCohort()),
+		newSession(r.T, b, reentrant.WithLinger(20*time.Millisecond)), newSession(r.T, b, reentrant.WithCohort()),
 		newSession(r.T, b, reentrant.WithCohort(), reentrant.WithLinger(20*time.Millisecond)),
 	}
 	var all sync.WaitGroup

@@ -33,8 +33,17 @@ type Config struct {
 	Ahead          func(since time.Time) time.Duration    // lease.Ahead; tests suspend the machine
 }
 
-// Block returns how many tokens a cohort takes at once: one for the first owner and one for each hand-over.
-func (c Config) Block() int { return c.Handoffs + 1 }
+// aloneBlock is how many tokens a session takes for a lock that it keeps for itself: as many as cohorts do by default.
+const aloneBlock = 513
+
+// Block returns how many tokens a session takes at once for a hold that is its own: a cohort one for the first owner, and one
+// for each hand-over.
+func (c *Config) Block() int {
+	if !c.Cohort {
+		return aloneBlock
+	}
+	return c.Handoffs + 1
+}
 
 // Stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
 // thousand that hang starts within a heartbeat.

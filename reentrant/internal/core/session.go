@@ -72,10 +72,10 @@ func NewSession(cfg Config) *Session {
 	return s
 }
 
-// Cohort reports whether the hold of an owner would be the session's. Holds with terms of their own, such as a fixed lease,
-// those of portable owners and the numbers of slots never are.
-func (s *Session) Cohort(o Owner, ownTerms bool) bool {
-	return s.Config.Cohort && !ownTerms && !IsPortable(o) && !isSlot(o)
+// Common reports whether the hold of an owner can be the session's: with a cohort, or while the session keeps the lock for
+// itself. Holds with terms of their own, such as a fixed lease, those of portable owners and the numbers of slots never are.
+func (s *Session) Common(o Owner, ownTerms bool) bool {
+	return (s.Config.Cohort || s.Config.Linger > 0) && !ownTerms && !IsPortable(o) && !isSlot(o)
 }
 
 // TakesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.

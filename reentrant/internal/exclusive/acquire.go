@@ -26,6 +26,7 @@ type Try struct {
 	Fresh    bool          // fails if the owner has the lock already
 	Begun    time.Time     // zero if the session reports no events
 	note     string        // for a new hold
+	common   bool          // the hold can be the session's, and the session's hold this owner's
 
 	waitBegun    time.Time // when it began to wait in the local queue, if that is watched
 	reportedWait bool      // the long wait has been reported
@@ -62,8 +63,10 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	if err != nil {
 		return h.reenterClosed(ctx, owner, t)
 	}
-	if !h.Room.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0) { // the owners of a cohort's hold change
+	t.common = h.Room.core.Common(owner, t.Fixed > 0 || t.AtLeast > 0)
+	if !t.common || !h.Room.core.Config.Cohort { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
+		t.common = t.common && t.note == ""
 	}
 	got := st.enter(ctx, owner, t, h.MaxWaiting)
 	if got == localqueue.Claimed {
@@ -168,7 +171,7 @@ func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
 func (st *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
-	if st.s.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0) && st.inherit(ctx, l, owner, t) {
+	if t.common && st.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
 	a := attempt{st: st, l: l, owner: owner, begun: time.Now()}
@@ -222,8 +225,9 @@ func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
 
 // headOf returns how the owner wants the lock. Baton.
 func (st *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
+	cohort := st.s.core.Config.Cohort
 	return machine.Head[core.Owner]{
-		Owner: owner, Cohort: st.s.core.Cohort(owner, t.Fixed > 0 || t.AtLeast > 0), Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
+		Owner: owner, Cohort: t.common && cohort, Alone: t.common && !cohort, Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
 		Fixed: t.Fixed, AtLeast: t.AtLeast, Holds: t.holds, Ticket: t.ticket, Ahead: t.ahead, Deadline: t.Deadline,
 	}
 }

@@ -168,6 +168,7 @@ func (st *State) leaveBehind(ctx context.Context) {
 func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.mu.Lock()
 	if st.Queue.Len() > 0 && st.Queue.Pass() {
+		st.m.Retaken()
 		st.reportRelease(ctx, h, true, nil)
 		done := st.vacateLocked()
 		st.mu.Unlock()

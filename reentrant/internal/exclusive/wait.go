@@ -136,7 +136,7 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
 	req.Until = st.m.PendingUntil(&at)
-	if st.m.Cohort() {
+	if cfg.Cohort && st.m.Cohort() { // otherwise the owner comes back to a hold of its own
 		req.Owner, req.Holds = cfg.CohortOwner(), 1
 	}
 	st.m.StartLeaving() // until it is known whether the hold is gone
@@ -202,6 +202,7 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
 	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), AtLeast: w.atLeast, holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
+	back.common = st.s.core.Config.Cohort && st.s.core.Common(w.Owner, back.Fixed > 0 || back.AtLeast > 0)
 	if placed {
 		back.ticket, back.ahead = w.Epoch, w.ahead
 	}

@@ -49,6 +49,14 @@ func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
 	return l
 }
 
+// Kept returns the lease of a hold that its session keeps while it may not need it. It is short too. It is renewed when the
+// hold is still needed after half of it.
+func Kept(sent time.Time, ahead, length time.Duration) Lease {
+	l := New(sent, ahead, length, false)
+	l.renew = length / 2
+	return l
+}
+
 // Until returns the end of the trust.
 func (l Lease) Until() time.Time { return l.Sent.Add(l.Trust) }
 

@@ -13,6 +13,7 @@ import (
 type Head[K comparable] struct {
 	Owner    K
 	Cohort   bool          // the hold would be the session's
+	Alone    bool          // it would be if the session is alone with the lock
 	Portable bool          // another session could resume the hold
 	Waits    bool          // in Redis, if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it
@@ -80,10 +81,11 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 		// be a grant with a shorter lease.
 		m.att.keepTTL = h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
 	}
+	alone := h.Alone && m.begins(h)
 	if m.turn.limit == 0 || !m.unreleased {
 		m.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		m.att.yields = h.Waits && (m.turn.spent(at.Options, at.now()) || h.Cohort && m.att.handed)
+		m.att.yields = h.Waits && (m.turn.spent(at.Options, at.now()) || (h.Cohort || alone) && m.att.handed)
 		m.att.keepTTL = m.att.keepTTL && !m.att.yields // if no session waits, Redis gives a new lease instead of yielding
 		m.turn.passes++
 	}
@@ -91,6 +93,9 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 		return m.adopt(at, s, h)
 	}
 	m.want(Begun, at, h)
+	if alone {
+		m.wantAlone(at)
+	}
 	if m.att.keepTTL {
 		m.hold.lease = l
 	}
@@ -151,7 +156,7 @@ func (m *Machine[K]) adopt(at *Moment, s Step, h *Head[K]) Step {
 	if grant.epoch == h.Ticket { // the grant came before the baton
 		m.grant, s.Woken = grant, true
 	}
-	m.att.keepTTL, m.att.ahead, m.prior, m.unreleased = false, h.Ahead, backend.Prior{}, true
+	m.att.keepTTL, m.att.ahead, m.prior, m.unreleased, m.run = false, h.Ahead, backend.Prior{}, true, 0
 	m.want(Parked, at, h)
 	s.Do, s.TTL = Park, -1
 	return s
@@ -176,12 +181,15 @@ func (m *Machine[K]) Send(at *Moment, next uint64) {
 func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
 	req := backend.AcquireRequest{
-		Epoch: m.epoch, Owner: m.field(at), Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: a.notAfter(at),
+		Epoch: m.epoch, Owner: m.field(at), Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: m.notAfter(at),
 		Queue: a.waits, Barge: a.barges, Yield: a.yields, KeepTTL: a.keepTTL,
 		Tokens: m.tokens(at), Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: m.prior,
 	}
 	if m.hold.cohort {
 		req.Holds = 1
+	}
+	if m.hold.alone {
+		req.GrantTTL = at.Lease // by which Redis knows how long the record must outlive a renewal
 	}
 	return req
 }
@@ -204,8 +212,11 @@ func (m *Machine[K]) tokens(at *Moment) int {
 
 // notAfter is when the copy under way is refused. A try with a time limit leaves a command an eighth of its time at
 // least.
-func (a *attempt) notAfter(at *Moment) time.Time {
-	limit := at.CommandTimeout
+func (m *Machine[K]) notAfter(at *Moment) time.Time {
+	a, limit := &m.att, at.CommandTimeout
+	if m.hold.alone {
+		limit = min(limit, m.hold.span/3)
+	}
 	if a.deadline != 0 {
 		limit = min(limit, max(a.deadline-a.sent, limit/8))
 	}
@@ -220,6 +231,7 @@ func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	case backend.Granted:
 		return m.granted(at, r, sent)
 	case backend.Stale: // the epoch is used up: for instance, its grant ended before it was accepted
+		m.together(at)
 		m.enter(Begun)
 		return Step{Do: AskAnew}
 	}
@@ -227,16 +239,22 @@ func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 }
 
 // granted handles a reply that grants the lock. One that comes too late is not trusted: the next copy confirms the hold
-// and gives it a full lease. A fixed lease starts only once, so it needs a new epoch.
+// and gives it a full lease. A fixed lease starts only once, so it needs a new epoch; so does one that is too short for
+// such commands.
 func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	m.unreleased, m.prior = true, r.Prior
-	a, l := &m.att, m.hold.lease
+	a, l, anew := &m.att, m.hold.lease, m.att.fixed > 0 || m.hold.alone
 	switch {
 	case a.keepTTL:
 	case a.fixed > 0: // an earlier copy may have started the lease, so the time left of it counts
 		l = lease.New(at.time(sent), a.ahead, min(a.fixed, r.TTL), true)
+	case m.hold.alone:
+		l = lease.Kept(at.time(sent), a.ahead, m.hold.span)
 	default:
 		l = lease.New(at.time(sent), a.ahead, m.hold.span, false)
+	}
+	if at.now()-sent >= at.Heartbeat/4 {
+		m.run = 0
 	}
 	if l.Trusted(at.Now) && !lease.Napped(a.ahead, at.Ahead) {
 		if m.turn.limit == 0 || a.yields {
@@ -244,8 +262,8 @@ func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) 
 		}
 		return m.settle(at, r.First, r.Last, l)
 	}
-	a.keepTTL = false
-	if a.fixed > 0 {
+	m.together(at)
+	if a.keepTTL = false; anew {
 		m.enter(Begun)
 		return Step{Do: AskAnew}
 	}
@@ -260,8 +278,11 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 	m.unreleased = m.unreleased || a.waits
 	s := Step{Yielded: a.yields, TTL: r.TTL}
 	a.keepTTL, a.yields, a.refuted, m.turn = false, false, sent, turn{}
-	took := at.now() - sent
+	took, alone := at.now()-sent, m.hold.alone
+	m.together(at)
 	switch {
+	case a.waits && alone:
+		s.Do = AskAnew
 	case a.waits && a.spins > 0:
 		a.spins--
 		s.Do = Ask
@@ -273,7 +294,7 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 	default:
 		return m.leave(s)
 	}
-	m.enter(Parked)
+	m.enter(phaseOfNext(alone))
 	return s
 }
 
@@ -290,13 +311,15 @@ type Failure struct {
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
 		m.unreleased, m.att.keepTTL = true, false
-		m.doubt(at.instant(m.att.notAfter(at)))
+		m.doubt(at.instant(m.notAfter(at)))
 	}
 	m.prior, m.att.sent = backend.Prior{}, 0
+	next := phaseOfNext(m.hold.alone)
+	m.together(at)
 	if f.Refused || !m.att.waits {
 		return m.leave(Step{})
 	}
-	m.enter(Parked)
+	m.enter(next)
 	return Step{Do: Pause}
 }
 

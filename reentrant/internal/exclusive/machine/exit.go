@@ -25,14 +25,18 @@ func (m *Machine[K]) Linger(o *Options, age time.Duration, closing bool) (until 
 	if closing || !m.lingers(o) || !m.CanHandOver(o, age) {
 		return 0, false
 	}
+	if until = m.idleUntil(o, age); until <= age {
+		return 0, false
+	}
 	m.enter(Idle)
-	m.lingerUntil = age + 1 + o.Linger
-	return age + o.Linger, true
+	m.lingerUntil = until + 1
+	return until, true
 }
 
 // lingers reports whether the session may keep the hold although no owner waits for it.
 func (m *Machine[K]) lingers(o *Options) bool {
-	return m.hold.cohort && o.Linger > 0 && m.hold.token < m.hold.last && m.wanted < m.hold.epoch
+	renewed := m.hold.alone && m.hold.span > o.GrantTTL
+	return m.hold.cohort && o.Linger > 0 && m.hold.token < m.hold.last && m.wanted < m.hold.epoch && !renewed
 }
 
 // Exit ends the hold of an owner that gives up its last one, when no owner of this session waits for it, and it does not
@@ -43,6 +47,7 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 		m.clear(Vacant)
 		return Step{Do: PassOn, Lost: true}
 	case !m.hold.lease.Trusted(at.Now):
+		m.run = 0
 		m.clear(Vacant)
 		return Step{Do: PassOn, Lost: true, Why: "the lease ended before Unlock"}
 	}
@@ -90,7 +95,10 @@ func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 // is free and Redis has it as the first copy of the request said. Otherwise the next head takes over what may be left.
 func (m *Machine[K]) Released(done, freed bool) {
 	prior := m.prior
-	m.prior, m.hold.stays = backend.Prior{}, 0
+	if !done || !freed && !m.hold.alone {
+		m.run = 0
+	}
+	m.prior, m.hold = backend.Prior{}, hold[K]{}
 	if done {
 		m.unreleased = false
 	}

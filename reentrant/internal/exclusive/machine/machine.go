@@ -77,7 +77,11 @@ func (m *Machine[K]) enter(next Phase) {
 // clear forgets the hold, and changes the phase to one without.
 func (m *Machine[K]) clear(next Phase) {
 	m.enter(next)
-	m.hold = hold[K]{}
+	alone := m.hold.alone && next == Freeing
+	if alone && m.wanted < m.hold.epoch {
+		m.judge(false)
+	}
+	m.hold = hold[K]{alone: alone}
 	if next != Lapsed {
 		m.lingerUntil = 0
 	}
@@ -94,7 +98,7 @@ type Options struct {
 	HandoffTime time.Duration // of a turn
 	Generation  time.Duration // from which a turn ends when each owner in the queue has had the lock once
 	Linger      time.Duration // how long a hold may be idle
-	Block       int           // tokens of a cohort's attempt
+	Block       int           // tokens of an attempt for a hold that is the session's
 	CohortOwner string        // the owner of a cohort's hold, as Redis has it
 }
 
@@ -133,6 +137,7 @@ func (o *Options) time(i instant) time.Time {
 type hold[K comparable] struct {
 	owner    K
 	cohort   bool // Redis has it as the session's, not as its owner's
+	alone    bool // so it does because the session was alone with the lock; Freeing: so it did
 	portable bool // another session can resume it
 	failing  bool // the last renewal failed
 	checking bool // a check is scheduled
@@ -153,23 +158,29 @@ type hold[K comparable] struct {
 // and the step. Of several rows for one event and phase the first that fits is taken. Queries are not in the table.
 //
 //	Inherit          handed idle               in cohort mode, with tokens, lease and turn left       held     settle
+//	Inherit          handed idle               kept alone, with tokens, lease and turn left           held     settle
 //	Inherit          idle                      otherwise                                              handed   –
 //	Inherit          vacant handed lapsed      otherwise                                              =        –
 //	Begin            vacant lapsed             its place in Redis came with a signal                  parked   park
+//	Begin            vacant handed idle        the session is alone with the lock                     begun    ask anew
 //	Begin            vacant handed idle lapsed otherwise                                              begun    ask anew
 //	Send             begun                     under a new epoch                                      asking   request
 //	Send             parked                    under the same epoch                                   asking   request
 //	Replied          asking                    granted, and the session has given up its holds        vacant   pass on
 //	Replied          asking                    granted in time                                        held     settle
 //	Replied          asking                    granted too late to be trusted; a fixed lease          begun    ask anew
+//	Replied          asking                    granted too late to be trusted; to be kept alone       begun    ask anew
 //	Replied          asking                    granted too late to be trusted                         parked   ask
 //	Replied          asking                    stale                                                  begun    ask anew
+//	Replied          asking                    another session has it, which was to be kept alone     begun    ask anew
 //	Replied          asking                    another session has it, and the head spins             parked   ask
 //	Replied          asking                    another may keep it idle; the first time, for a try    parked   pause
+//	Replied          asking                    the same, for a try that was to keep it alone          begun    pause
 //	Replied          asking                    another session has it, for a try                      vacant   leave
 //	Replied          asking                    another session has it                                 parked   park
 //	Unanswered       asking                    refused, or for a try; it may have been carried out    vacant   pass on
 //	Unanswered       asking                    refused, or for a try                                  vacant   leave
+//	Unanswered       asking                    the lock was to be kept alone                          begun    pause
 //	Unanswered       asking                    it may have been carried out                           parked   pause
 //	Unanswered       asking                    otherwise                                              parked   pause
 //	Pushed           any                       for the ticket of an owner that is not the head yet    =        signal
@@ -187,6 +198,7 @@ type hold[K comparable] struct {
 //	GiveUp           begun parked              otherwise                                              vacant   leave
 //	HandOver         held                      the next owner in line has the baton                   handed   –
 //	Linger           held                      in cohort mode, trusted, not wanted, with tokens left  idle     –
+//	Linger           held                      kept alone, the same, and not renewed                  idle     –
 //	Linger           held lost                 otherwise                                              =        –
 //	Exit             lost                                                                             vacant   pass on
 //	Exit             held                      the lease is over                                      vacant   pass on
@@ -234,6 +246,7 @@ type hold[K comparable] struct {
 //	Tick             lost                      the lease is over in Redis too                         =        evict
 //	Tick             held leaving              the lease is over                                      lost     lose
 //	Tick             idle                      idle for long enough, and not dismissed yet            =        dismiss
+//	Tick             idle                      kept alone, and there may be another server            =        dismiss
 //	Tick             lapsed                    not dismissed yet                                      =        dismiss
 //	Tick             held leaving              its renewal is due                                     =        renew
 //	Tick             handed idle               in cohort mode, its renewal is due                     =        renew
@@ -249,6 +262,7 @@ type hold[K comparable] struct {
 //	Renewed          held leaving handed idle  it failed                                              =        extended
 //	Renewed          held leaving handed idle  otherwise                                              =        extended
 //	Renewed          vacant asking held lost   of a hold that has ended                               =        –
+//	Retaken          handed                                                                           =        –
 //	Lose             held leaving                                                                     lost     lose
 //	Lose             handed                                                                           vacant   –
 //	Lose             idle                                                                             lapsed   –
@@ -272,7 +286,9 @@ type Machine[K comparable] struct {
 	unreleased bool          // Redis may have a hold, a grant or a place of this session, to be released
 	dismissed  bool          // a clean-up is on its way to the idle hold
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
-	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch; Freeing: only until when the lock stays taken
+	run        uint8         // how often in a row the session had the lock, and no other waited
+	wary       uint8         // how often it was asked for what it kept before that was worth it
+	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch; Freeing: only stays and alone
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
 	epoch      uint64        // the last that was sent
@@ -290,7 +306,7 @@ type Machine[K comparable] struct {
 func (m *Machine[K]) Reuse(sameLock bool) {
 	m.unreleased, m.used = false, 0
 	if !sameLock {
-		m.prior, m.doubtUntil = backend.Prior{}, 0
+		m.prior, m.doubtUntil, m.run, m.wary = backend.Prior{}, 0, 0, 0
 	}
 }
 

@@ -65,6 +65,6 @@ func (m *Machine[K]) Stay() {
 // Left ends the hold of an owner that waits for a condition now: Redis has its ticket instead.
 func (m *Machine[K]) Left() Step {
 	m.clear(Vacant)
-	m.unreleased, m.prior = false, backend.Prior{}
+	m.unreleased, m.prior, m.run = false, backend.Prior{}, 0
 	return Step{Do: Leave}
 }

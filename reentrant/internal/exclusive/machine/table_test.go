@@ -82,7 +82,7 @@ func (r *rig) replied(reply backend.AcquireReply) Step {
 
 func (r *rig) granted() Step {
 	reply := backend.AcquireReply{Status: backend.Granted, First: 7, Last: 7, TTL: r.at.Lease}
-	if r.head.Cohort {
+	if r.m.hold.cohort {
 		reply.Last = 9
 	} else {
 		reply.Prior = backend.Prior{Epoch: r.m.epoch, Token: 7}
@@ -130,7 +130,7 @@ func (r *rig) reach(p Phase) {
 		r.reach(Held)
 		r.m.HandOver()
 	case Idle:
-		r.head.Cohort = true
+		r.head.Cohort = !r.head.Alone
 		r.reach(Held)
 		linger(r)
 	case Lapsed:
@@ -143,6 +143,7 @@ func (r *rig) reach(p Phase) {
 }
 
 func cohort(r *rig) { r.head.Cohort = true }
+func alone(r *rig)  { r.head.Alone, r.m.run = true, r.m.needs() }
 func try(r *rig)    { r.head.Waits = false }
 func fixed(r *rig)  { r.head.Fixed = r.at.Lease }
 
@@ -228,6 +229,8 @@ func own(r *rig) {
 var table = []row{
 	{event: "Inherit", from: []Phase{Handed, Idle}, when: "in cohort mode, with tokens, lease and turn left", to: Held, do: Settle, begin: cohort, act: inherit,
 		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Token()) }},
+	{event: "Inherit", from: []Phase{Handed, Idle}, when: "kept alone, with tokens, lease and turn left", to: Held, do: Settle, begin: alone, act: inherit,
+		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Token()) }},
 	{event: "Inherit", from: []Phase{Idle}, when: "otherwise", to: Handed, do: Nothing, begin: cohort, act: of(tooLate, inherit),
 		then: func(t *testing.T, _ *rig, s Step) { assert.True(t, s.Dropped) }},
 	{event: "Inherit", from: []Phase{Vacant, Handed, Lapsed}, when: "otherwise", to: same, do: Nothing, act: inherit},
@@ -235,6 +238,16 @@ var table = []row{
 		then: func(t *testing.T, r *rig, s Step) {
 			assert.EqualValues(t, 5, r.m.Sent())
 			assert.EqualValues(t, -1, s.TTL)
+		}},
+	{event: "Begin", from: []Phase{Vacant, Handed, Idle}, when: "the session is alone with the lock", to: Begun, do: AskAnew, begin: alone, act: begin,
+		then: func(t *testing.T, r *rig, _ Step) {
+			req := r.send()
+			assert.Equal(t, "*", req.Owner)
+			assert.Equal(t, 3, req.Tokens)
+			assert.Equal(t, r.at.GrantTTL, req.Lease)
+			assert.Equal(t, r.at.Now.Add(r.at.GrantTTL/3), req.NotAfter)
+			assert.Equal(t, r.at.Lease, req.GrantTTL)
+			assert.False(t, req.KeepTTL)
 		}},
 	{event: "Begin", from: []Phase{Vacant, Handed, Idle, Lapsed}, when: "otherwise", to: Begun, do: AskAnew, act: of(func(r *rig) { r.head.Cohort = false }, begin)},
 	{event: "Send", from: []Phase{Begun}, when: "under a new epoch", to: Asking, do: request, act: func(r *rig) Step {
@@ -248,12 +261,20 @@ var table = []row{
 	{event: "Replied", from: []Phase{Asking}, when: "granted, and the session has given up its holds", to: Vacant, do: PassOn, act: of(abandoned, (*rig).granted)},
 	{event: "Replied", from: []Phase{Asking}, when: "granted in time", to: Held, do: Settle, act: (*rig).granted},
 	{event: "Replied", from: []Phase{Asking}, when: "granted too late to be trusted; a fixed lease", to: Begun, do: AskAnew, begin: fixed, act: of(tooLate, (*rig).granted)},
+	{event: "Replied", from: []Phase{Asking}, when: "granted too late to be trusted; to be kept alone", to: Begun, do: AskAnew, begin: alone, act: of(tooLate, (*rig).granted), then: isUsual},
 	{event: "Replied", from: []Phase{Asking}, when: "granted too late to be trusted", to: Parked, do: Ask, act: of(tooLate, (*rig).granted)},
 	{event: "Replied", from: []Phase{Asking}, when: "stale", to: Begun, do: AskAnew, act: func(r *rig) Step { return r.replied(backend.AcquireReply{Status: backend.Stale}) }},
+	{event: "Replied", from: []Phase{Asking}, when: "another session has it, which was to be kept alone", to: Begun, do: AskAnew, begin: alone, act: (*rig).refuted, then: isUsual},
 	{event: "Replied", from: []Phase{Asking}, when: "another session has it, and the head spins", to: Parked, do: Ask, begin: func(r *rig) { r.at.Spin = 1 }, act: (*rig).refuted},
 	{event: "Replied", from: []Phase{Asking}, when: "another may keep it idle; the first time, for a try", to: Parked, do: Pause, begin: try, act: func(r *rig) Step {
 		return r.replied(backend.AcquireReply{Status: backend.Waiting, Lingers: true})
 	}, then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, minHandOver, s.Wait) }},
+	{event: "Replied", from: []Phase{Asking}, when: "the same, for a try that was to keep it alone", to: Begun, do: Pause, begin: func(r *rig) {
+		alone(r)
+		try(r)
+	}, act: func(r *rig) Step {
+		return r.replied(backend.AcquireReply{Status: backend.Waiting, Lingers: true})
+	}, then: isUsual},
 	{event: "Replied", from: []Phase{Asking}, when: "another session has it, for a try", to: Vacant, do: Leave, begin: try, act: (*rig).refuted},
 	{event: "Replied", from: []Phase{Asking}, when: "another session has it", to: Parked, do: Park, act: (*rig).refuted},
 	{event: "Unanswered", from: []Phase{Asking}, when: "refused, or for a try; it may have been carried out", to: Vacant, do: PassOn, act: answer(true, true),
@@ -261,6 +282,11 @@ var table = []row{
 			assert.Equal(t, r.at.Now.Add(time.Second), r.m.PendingUntil(&r.at))
 		}},
 	{event: "Unanswered", from: []Phase{Asking}, when: "refused, or for a try", to: Vacant, do: Leave, act: answer(false, true)},
+	{event: "Unanswered", from: []Phase{Asking}, when: "the lock was to be kept alone", to: Begun, do: Pause, begin: alone, act: answer(true, false),
+		then: func(t *testing.T, r *rig, s Step) {
+			assert.Equal(t, r.at.Now.Add(r.at.GrantTTL/3), r.m.PendingUntil(&r.at))
+			isUsual(t, r, s)
+		}},
 	{event: "Unanswered", from: []Phase{Asking}, when: "it may have been carried out", to: Parked, do: Pause, act: answer(true, false),
 		then: func(t *testing.T, r *rig, _ Step) { assert.True(t, r.m.Unreleased()) }},
 	{event: "Unanswered", from: []Phase{Asking}, when: "otherwise", to: Parked, do: Pause, act: answer(false, false),
@@ -296,6 +322,8 @@ var table = []row{
 	{event: "GiveUp", from: []Phase{Begun, Parked}, when: "otherwise", to: Vacant, do: Leave, act: of(func(r *rig) { r.m.unreleased = false }, giveUp)},
 	{event: "HandOver", from: []Phase{Held}, when: "the next owner in line has the baton", to: Handed, do: none, act: silent(func(r *rig) { r.m.HandOver() })},
 	{event: "Linger", from: []Phase{Held}, when: "in cohort mode, trusted, not wanted, with tokens left", to: Idle, do: none, begin: cohort, act: linger,
+		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.at.Now.Add(time.Second), s.Wake) }},
+	{event: "Linger", from: []Phase{Held}, when: "kept alone, the same, and not renewed", to: Idle, do: none, begin: alone, act: linger,
 		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.at.Now.Add(time.Second), s.Wake) }},
 	{event: "Linger", from: []Phase{Held, Lost}, when: "otherwise", to: same, do: none, act: linger},
 	{event: "Exit", from: []Phase{Lost}, when: "", to: Vacant, do: PassOn, act: exit,
@@ -385,6 +413,8 @@ var table = []row{
 	{event: "Tick", from: []Phase{Lost}, when: "the lease is over in Redis too", to: same, do: Evict, act: of(tooLate, tick)},
 	{event: "Tick", from: []Phase{Held, Leaving}, when: "the lease is over", to: Lost, do: Lose, act: of(tooLate, tick)},
 	{event: "Tick", from: []Phase{Idle}, when: "idle for long enough, and not dismissed yet", to: same, do: Dismiss, act: func(r *rig) Step { return tick(r.wait(r.at.Linger)) }},
+	{event: "Tick", from: []Phase{Idle}, when: "kept alone, and there may be another server", to: same, do: Dismiss, begin: alone,
+		act: func(r *rig) Step { return r.m.Tick(&r.at, Survey{Refreshed: r.wait(1).at.Now}) }},
 	{event: "Tick", from: []Phase{Lapsed}, when: "not dismissed yet", to: same, do: Dismiss, act: tick},
 	{event: "Tick", from: []Phase{Held, Leaving}, when: "its renewal is due", to: same, do: Renew, act: func(r *rig) Step { return tick(r.wait(3 * time.Second)) },
 		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.m.Lease().Until(), s.Wake) }},
@@ -409,6 +439,8 @@ var table = []row{
 	{event: "Renewed", from: []Phase{Vacant, Asking, Held, Lost}, when: "of a hold that has ended", to: same, do: Nothing, act: func(r *rig) Step {
 		return r.m.Renewed(&r.at, Renewed{Epoch: 99, Sent: r.at.Now})
 	}},
+	{event: "Retaken", from: []Phase{Handed}, when: "", to: same, do: none, act: silent(func(r *rig) { r.m.Retaken() }),
+		then: func(t *testing.T, r *rig, _ Step) { assert.EqualValues(t, 1, r.m.run) }},
 	{event: "Lose", from: []Phase{Held, Leaving}, when: "", to: Lost, do: Lose, act: lose},
 	{event: "Lose", from: []Phase{Handed}, when: "", to: Vacant, do: Nothing, act: lose},
 	{event: "Lose", from: []Phase{Idle}, when: "", to: Lapsed, do: Nothing, act: lose},
@@ -429,6 +461,15 @@ var table = []row{
 	{event: "Wanted", from: []Phase{Vacant, Asking, Held}, when: "otherwise", to: same, do: Nothing, act: func(r *rig) Step { return r.m.Wanted(0) }},
 	{event: "Dismiss", from: []Phase{Idle, Lapsed}, when: "not dismissed yet", to: same, do: Dismiss, act: func(r *rig) Step { return r.m.Dismiss() }},
 	{event: "Dismiss", from: []Phase{Vacant, Held, Handed}, when: "", to: same, do: Nothing, act: func(r *rig) Step { return r.m.Dismiss() }},
+}
+
+// isUsual checks that the next copy of an attempt that was to keep the lock is of the usual kind.
+func isUsual(t *testing.T, r *rig, _ Step) {
+	assert.Zero(t, r.m.run)
+	req := r.send()
+	assert.Equal(t, r.next, req.Epoch)
+	assert.Equal(t, backend.AcquireRequest{Epoch: 2, Owner: "o", Holds: 1, Lease: r.at.Lease, NotAfter: r.at.Now.Add(r.at.CommandTimeout), Queue: r.head.Waits,
+		Tokens: 1, Patience: r.at.Patience, GrantTTL: r.at.GrantTTL}, req)
 }
 
 // own2 is own, in the phases in which a Resume of this session's hold may be under way.

@@ -37,16 +37,18 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	case m.Owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
 		s.Do, s.Why, s.Wake = l.Do, l.Why, h.lease.End()
-	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted):
+	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted || h.alone && h.lease.Sent.Before(v.Refreshed)):
 		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit it does not do so
 		s.Do = m.Dismiss().Do
 	case !m.Owned() && (!m.left() || !h.cohort || !trusted):
-	case !v.Renewing && m.due(at, v):
-		s.Do, s.Wake = Renew, h.lease.Until()
-	case v.Renewing:
+	case v.Renewing || h.alone && m.phase == Idle:
 		s.Wake = h.lease.Until()
+	case m.due(at, v):
+		if s.Do, s.Wake = Renew, h.lease.Until(); h.alone {
+			h.span = at.Lease
+		}
 	default:
-		s.Wake = h.lease.Wake()
+		s.Wake = m.wakes(at)
 	}
 	if until := at.time(m.lingerUntil); (m.phase == Idle || m.phase == Lapsed) && (s.Wake.IsZero() || until.Before(s.Wake)) {
 		s.Wake = until
@@ -57,6 +59,9 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 // due reports whether the hold is due for renewal. One that is tried again keeps its pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
+	if m.short(at) && at.Now.Before(m.settled()) {
+		return false
+	}
 	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
 }
 
@@ -104,9 +109,11 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 // when the lease is over in Redis too. So another owner of this session gets the lock no sooner than one of another
 // session could, and the owner has the margin of the lease to stop.
 func (m *Machine[K]) Lose(epoch uint64, why string) Step {
-	switch {
-	case m.hold.epoch != epoch:
+	if m.hold.epoch != epoch {
 		return Step{}
+	}
+	m.run = 0
+	switch {
 	case m.phase == Handed:
 		m.clear(Vacant)
 	case m.phase == Idle:
@@ -119,6 +126,7 @@ func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 
 // lose makes an owned hold a lost one.
 func (m *Machine[K]) lose(why string) Step {
+	m.run = 0
 	m.enter(Lost)
 	return Step{Do: Lose, Why: why}
 }
@@ -196,7 +204,10 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 
 // Wanted handles a report that another session waits for the hold with an epoch, or for a later one.
 func (m *Machine[K]) Wanted(epoch uint64) Step {
-	m.wanted = max(m.wanted, epoch)
+	if m.hold.alone && m.wanted < m.hold.epoch && m.hold.epoch <= epoch {
+		m.judge(true)
+	}
+	m.wanted, m.run = max(m.wanted, epoch), 0
 	if m.Owned() && m.hold.epoch <= epoch {
 		return Step{Do: Notify}
 	}

@@ -1,0 +1,348 @@
+package reentrant_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// alone takes a lock and gives it back so often that its session keeps it from now on.
+func alone(t *testing.T, l *reentrant.Lock) {
+	for range 4 {
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+}
+
+// kept reports whether Redis has the lock as one that its session may keep while no owner has it.
+func kept(t *testing.T, l *reentrant.Lock) bool {
+	state, err := l.Inspect(t.Context())
+	require.NoError(t, err)
+	return state.Locked && state.Owner == backend.LingeringOwner
+}
+
+func TestALockWithWhichASessionIsAloneCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
+		l := s.NewLock("x")
+		var last backend.Token
+		for range 500 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Lock(t.Context()))
+			token, err := l.Token(t.Context())
+			require.NoError(t, err)
+			assert.Greater(t, token, last)
+			last = token
+			require.NoError(t, l.Unlock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		assert.Equal(t, uint64(3*4+1), s.Stats().Commands, "the holds before it is alone, and one for all others")
+		time.Sleep(2 * time.Second)
+		assert.Zero(t, reentrant.Entries(s), "it gives the lock back when it was idle for long enough")
+		assert.False(t, kept(t, l))
+	})
+}
+
+// A lock that is used now and then is never dearer than without the option: what is kept in vain is not kept again at once.
+func TestALockThatIsKeptInVainIsNotKeptAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
+		l := s.NewLock("x")
+		for i := range 40 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+			assert.Equal(t, i%4 == 3, kept(t, l), "%d", i)
+			time.Sleep(5 * time.Second)
+		}
+		assert.LessOrEqual(t, s.Stats().Commands, uint64(2*40+40), "with those of Inspect")
+	})
+}
+
+// Commands that take long are no reason to keep a lock for a short time, over and over.
+func TestALockIsNotKeptIfCommandsTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithLinger(time.Second), reentrant.WithHeartbeat(30*time.Millisecond))
+		l := s.NewLock("x")
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(100 * time.Millisecond) })
+		for range 20 {
+			begun := time.Now()
+			require.NoError(t, l.Lock(t.Context()))
+			assert.Equal(t, 100*time.Millisecond, time.Since(begun), "in one command")
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		b.SetFault(nil)
+		alone(t, l)
+		b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(100 * time.Millisecond) })
+		time.Sleep(time.Second) // what it kept is given back
+		for i := range 20 {
+			begun := time.Now()
+			require.NoError(t, l.Lock(t.Context()))
+			assert.LessOrEqual(t, time.Since(begun), 300*time.Millisecond, "%d", i)
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+}
+
+// The reply that grants a lock that was to be kept may come when the short lease is over.
+func TestALockThatIsGrantedTooLateToBeKeptIsTakenAsUsual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithLinger(time.Second), reentrant.WithHeartbeat(100*time.Millisecond))
+		l := s.NewLock("x")
+		alone(t, l)
+		time.Sleep(time.Second)
+		alone(t, l)
+		require.True(t, kept(t, l))
+		time.Sleep(time.Second)
+		for range 3 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(time.Second)))
+		require.NoError(t, l.Lock(t.Context()))
+		assert.False(t, kept(t, l))
+		require.NoError(t, l.Unlock(t.Context()))
+	})
+}
+
+// While an owner has the lock, no other session gets it, whatever copies of commands arrive late.
+func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
+	for _, verb := range []memory.Verb{memory.Acquire, memory.Renew} {
+		for late := 50 * time.Millisecond; late < 3*time.Second; late += 150 * time.Millisecond {
+			t.Run(fmt.Sprintf("%s/%v", verb, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memory.New()
+					s, other := newSession(t, b, reentrant.WithLinger(time.Second)), newSession(t, b)
+					l := s.NewLock("x")
+					for range 3 {
+						require.NoError(t, l.Lock(t.Context()))
+						require.NoError(t, l.Unlock(t.Context()))
+					}
+					b.SetFault(memory.Script(verb, memory.Duplicate(late), memory.Duplicate(late)))
+					require.NoError(t, l.Lock(t.Context()))
+					require.True(t, kept(t, l))
+					time.Sleep(1600 * time.Millisecond) // the first renewal has been sent
+					b.Partition(s.ID(), true)
+					for range 200 {
+						time.Sleep(100 * time.Millisecond)
+						until, err := l.TrustedUntil(t.Context())
+						if err != nil {
+							break
+						}
+						state, err := other.NewLock("x").Inspect(t.Context())
+						require.NoError(t, err)
+						require.GreaterOrEqual(t, state.TTL, time.Until(until), "what it trusts")
+					}
+					b.Partition(s.ID(), false)
+				})
+			})
+		}
+	}
+}
+
+// Once its lease has been renewed, a hold that was taken locally survives an outage as any other does.
+func TestAHoldOfALockThatIsKeptGetsTheFullLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithLinger(time.Second))
+		l := s.NewLock("x")
+		alone(t, l)
+		require.NoError(t, l.Lock(t.Context()))
+		time.Sleep(2 * time.Second)
+		b.Partition(s.ID(), true)
+		time.Sleep(8 * time.Second)
+		b.Partition(s.ID(), false)
+		time.Sleep(time.Second)
+		assert.NoError(t, l.Verify(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		assert.False(t, kept(t, l), "what was renewed is not kept: it would stay for a full lease if the process ended")
+	})
+}
+
+// A session that ends without a word delays others by three heartbeats, whatever it had of the lock before.
+func TestACrashWhileALockIsKeptCostsThreeHeartbeats(t *testing.T) {
+	for idle := time.Duration(0); idle < 4*time.Second; idle += 200 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			s, other := newSession(t, b, reentrant.WithLinger(time.Hour)), newSession(t, b)
+			l := s.NewLock("x")
+			alone(t, l)
+			require.NoError(t, l.Lock(t.Context()))
+			time.Sleep(idle)
+			require.NoError(t, l.Unlock(t.Context()))
+			b.Partition(s.ID(), true)
+			begun := time.Now()
+			m := other.NewLock("x")
+			require.NoError(t, m.Lock(t.Context()))
+			assert.LessOrEqual(t, time.Since(begun), 3*reentrant.DefaultHeartbeat+50*time.Millisecond, "after %v", idle)
+			require.NoError(t, m.Unlock(t.Context()))
+			b.Partition(s.ID(), false)
+		})
+	}
+}
+
+// A hold with terms of its own is its owner's in Redis, although the session is alone with the lock.
+func TestHoldsWithTermsOfTheirOwnAreNotKept(t *testing.T) {
+	ctx := context.Background()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		opts []reentrant.LockOption
+	}{
+		"fixed":    {ctx, []reentrant.LockOption{reentrant.WithFixedLease(time.Minute)}},
+		"at least": {ctx, []reentrant.LockOption{reentrant.WithAtLeast(time.Nanosecond)}},
+		"portable": {reentrant.WithPortableOwner(ctx, "p"), nil},
+		"noted":    {reentrant.WithNote(ctx, "why"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
+				for _, idle := range []time.Duration{0, 2 * time.Second} {
+					alone(t, s.NewLock("x"))
+					time.Sleep(idle)
+					l := s.NewLock("x", c.opts...)
+					require.NoError(t, l.Lock(c.ctx))
+					assert.False(t, kept(t, l))
+					require.NoError(t, l.Unlock(c.ctx))
+					assert.False(t, kept(t, l))
+				}
+			})
+		})
+	}
+}
+
+// With WithAsyncUnlock the next Lock comes before the release is sent, and takes the hold over.
+func TestALockIsKeptWithAsyncUnlockToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b, reentrant.WithLinger(time.Second), reentrant.WithAsyncUnlock())
+		slow(b)
+		l := s.NewLock("x")
+		for range 100 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		assert.True(t, kept(t, l))
+		assert.Less(t, s.Stats().Commands, uint64(20))
+	})
+}
+
+func TestCloseGivesBackWhatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b, reentrant.WithLinger(time.Hour)), newSession(t, b)
+		alone(t, s.NewLock("x"))
+		require.NoError(t, s.Close(t.Context()))
+		ok, err := other.NewLock("x").TryLock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+// Redis forgets what is kept: by ForceUnlock, or because it is another server. The next owner may believe for a moment that it
+// has the lock, and learns of it with the first renewal.
+func TestWhatIsKeptMayBeTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b, reentrant.WithLinger(time.Hour)), newSession(t, b)
+		l, m := s.NewLock("x"), other.NewLock("x")
+		alone(t, l)
+		had, err := m.ForceUnlock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, had)
+		require.NoError(t, m.Lock(t.Context()))
+		require.NoError(t, l.Lock(t.Context()))
+		begun := time.Now()
+		<-l.Lost(t.Context())
+		assert.LessOrEqual(t, time.Since(begun), 1500*time.Millisecond)
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+		require.NoError(t, m.Unlock(t.Context()))
+
+		alone(t, l)
+		require.True(t, kept(t, l))
+		time.Sleep(time.Millisecond)
+		b.Restart()
+		synctest.Wait()
+		assert.Zero(t, reentrant.Entries(s), "it is given back when the channel was lost")
+	})
+}
+
+// An owner of this session that waits gets the lock as before, and a session that is wanted keeps nothing.
+func TestALockThatIsWantedIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b, reentrant.WithLinger(time.Hour)), newSession(t, b)
+		l, m := s.NewLock("x"), other.NewLock("x")
+		for range 10 { // it was worth it
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		require.True(t, kept(t, l))
+		wanted := l.Wanted(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			assert.NoError(t, m.Lock(t.Context()))
+			assert.NoError(t, m.Unlock(t.Context()))
+		})
+		<-wanted
+		require.NoError(t, l.Unlock(t.Context()))
+		wg.Wait()
+		for range 3 {
+			require.NoError(t, l.Lock(t.Context()))
+			assert.False(t, kept(t, l), "it has to be alone with it anew")
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	})
+}
+
+// Owners never overlap, tokens rise, and everyone gets in, while sessions come to be alone with a lock and are not any more.
+func TestSessionsThatKeepLocksExcludeEachOther(t *testing.T) {
+	for seed := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			slow(b)
+			var inside, entered int
+			var last backend.Token
+			var wg sync.WaitGroup
+			for i := range 3 {
+				s := newSession(t, b, reentrant.WithLinger(time.Duration(seed+1)*20*time.Millisecond), reentrant.WithHeartbeat(50*time.Millisecond))
+				for j := range 2 {
+					wg.Go(func() {
+						l := s.NewLock("x")
+						for n := range 60 {
+							if !assert.NoError(t, l.Lock(t.Context())) {
+								return
+							}
+							inside++
+							token, err := l.Token(t.Context())
+							assert.NoError(t, err)
+							assert.Equal(t, 1, inside)
+							assert.Greater(t, token, last)
+							last = token
+							if n%9 == j {
+								time.Sleep(time.Duration(n) * time.Millisecond)
+							}
+							entered++
+							inside--
+							assert.NoError(t, l.Unlock(t.Context()))
+							time.Sleep(time.Duration((n/12+i+seed)%4*(n*7%11)*(seed+1)) * time.Millisecond)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			assert.Equal(t, 3*2*60, entered)
+		})
+	}
+}
