@@ -61,6 +61,12 @@ const (
 	timeout  tick = 1 // a copy of a command is refused after this time
 )
 
+// The times of worlds in which a session keeps a lock with which it is alone. The short lease is that of a grant.
+const (
+	longLease  tick = 5
+	shortLease tick = 3
+)
+
 // A call is one copy of a command, as a session sends it.
 type call struct {
 	verb           verb
@@ -76,6 +82,7 @@ type call struct {
 	all            bool
 	memo           memo // of the scripts that compare the record
 	brief          tick // acquire: how long the record is kept if no session waits; 0: for half a minute
+	lease, grant   tick // acquire, renew: 0 for those above
 }
 
 const (
@@ -95,14 +102,14 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	case verbPass, verbTake, verbFree, verbYield:
 		return c.leanArguments(names)
 	case verbAcquire:
-		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(lease), strconv.FormatInt(c.notAfter.micros()-1, 10),
-			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep, c.briefly()}
+		return names[:4], []string{session, n(c.epoch), ownerName(c.owner), n(c.holds), ms(c.asksFor()), strconv.FormatInt(c.notAfter.micros()-1, 10),
+			c.flags.String(), n(c.tokens), redisToken(c.seen), ms(patience), ms(cmp.Or(c.grant, grantTTL)), channels, keep, c.briefly()}
 	case verbReenter:
 		return names[:2], []string{session, n(c.epoch), ownerName(c.owner), n(c.op), n(c.holds), ms(lease)}
 	case verbRelease:
 		return names[:4], []string{session, n(c.epoch), strconv.Itoa(1_000_000 * int(c.doubt)), redisToken(c.used), channels, keep, "0"}
 	case verbRenew:
-		return names[:2], []string{session, n(c.epoch), ms(lease)}
+		return names[:2], []string{session, n(c.epoch), ms(c.asksFor())}
 	case verbAwait:
 		return names[:7], []string{session, n(c.epoch), n(c.ticket), ownerName(c.owner), n(c.holds), redisToken(c.seen), ms(patience), ms(grantTTL), channels, keep,
 			strconv.Itoa(1_000_000 * int(c.doubt))}
@@ -124,6 +131,9 @@ func (c call) arguments(names [keyCount]string) (keys, args []string) {
 	}
 	return names[:7], []string{session, channels, waiting, "1", n(c.ticket)}
 }
+
+// asksFor returns how long a lease a call asks for.
+func (c call) asksFor() tick { return cmp.Or(c.lease, lease) }
 
 // briefly returns for how many seconds an attempt keeps the record if no session waits.
 func (c call) briefly() string { return strconv.Itoa(int(cmp.Or(c.brief, 30))) }

@@ -21,17 +21,27 @@ func (x *step) check() {
 		case c.Phase() == machine.Leaving: // it gives the hold up, and does not know whether Redis has done so
 		case !m.has(uint8(i), uint8(c.Epoch())):
 			x.fail("%s trusts its lease until %v, and Redis has given the lock away", name, until)
-		case c.Phase() == machine.Idle:
-		case m.hold.owner != c.Owner():
-			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.Owner(), m.hold.owner)
+		case c.Phase() == machine.Idle && x.world.alone && m.hold.expires > x.now+shortLease:
+			x.fail("%s keeps the lock, and others would wait for it until %d if it died", name, m.hold.expires)
 		case m.hold.expires.time().Before(until):
 			x.fail("%s trusts its lease until %v, and it ends at %d", name, until, m.hold.expires)
+		case c.Phase() == machine.Idle:
+		case m.hold.owner != x.world.ownerInRedis(c):
+			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.Owner(), m.hold.owner)
 		case c.target == 0 && !c.unsure && m.hold.count != int(c.holds):
 			x.fail("%s has %d holds, and %d in Redis", name, c.holds, m.hold.count)
 		case worldly(c.Token()) < m.record.first || m.record.last < worldly(c.Token()):
 			x.fail("%s has token %d, of %d to %d", name, worldly(c.Token()), m.record.first, m.record.last)
 		}
 	}
+}
+
+// ownerInRedis returns the owner of a hold as Redis has it.
+func (w *world) ownerInRedis(c *client) uint8 {
+	if w.alone && c.Cohort() {
+		return lingering
+	}
+	return c.Owner()
 }
 
 func (c call) String() string {

@@ -136,7 +136,7 @@ func (j *judge) handOver() {
 		h, r := a.hold, a.record
 		j.must(h.of(m.to) && a.has(m.to, m.epoch), "%s is told that it has the lock", sessionName(m.to))
 		j.must(m.first == r.first && m.last == r.last && m.hold == lockName && m.at == j.now, "the message is wrong")
-		j.must(m.ttl == h.expires-j.now && m.ttl == grantTTL, "a grant for %d", h.expires-j.now)
+		j.must(m.ttl == h.expires-j.now && m.ttl == b.granting(m.to), "a grant for %d", h.expires-j.now)
 	}
 	if !a.hold.held() || a.hold.of(j.session) && (j.verb == verbAcquire && j.code == granted || j.verb.lean()) || a.hold == b.hold {
 		j.must(told == 0, "a message without a grant")
@@ -207,7 +207,7 @@ func (j *judge) acquire() {
 	if keeps {
 		j.must(h.expires == b.hold.expires, "the lease changes")
 	} else {
-		j.must(h.expires == j.now+lease, "the lease is not full")
+		j.must(h.expires == j.now+j.asksFor(), "the lease is not full")
 	}
 	p, live := b.firstLive(j.now)
 	j.must(b.hold.held() || !live || p.session == j.session || j.flags.has(barge), "it barges")
@@ -270,7 +270,7 @@ func (j *judge) renew() {
 		return
 	}
 	h := b.hold
-	h.expires = j.now + lease
+	h.expires = j.now + j.asksFor()
 	j.must(j.code == 1 && a.hold == h && a.record == b.record, "it does more or less than to renew")
 	j.must(token(j.numbers[2]) == b.record.first, "it is about the hold with token %d", token(j.numbers[2]))
 }

@@ -42,7 +42,7 @@ func (x *step) drain(dead int, on func(*state) bool) {
 	x.tell("— from here on nothing fails —")
 	if dead >= 0 {
 		x.tell("%s dies", sessionName(uint8(dead)))
-		x.sessions[dead] = x.store.fresh()
+		x.sessions[dead] = x.store.fresh(x.world)
 	}
 	for _, it := range x.net {
 		if it.wanted {

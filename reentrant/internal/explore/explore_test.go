@@ -35,7 +35,7 @@ func newExplorer(w *world, st *store, until time.Time) *explorer {
 func (w *world) start(st *store) *step {
 	x := &step{world: w, store: st, state: state{now: 1, left: w.left, memory: st.intern([keyCount]value{})}}
 	for i := range x.sessions {
-		x.sessions[i] = st.fresh()
+		x.sessions[i] = st.fresh(w)
 	}
 	for _, a := range w.begin {
 		x.happen(a)

@@ -40,6 +40,7 @@ type place struct {
 	deadline              tick
 	holds                 int
 	tokens                uint32
+	grant                 tick
 }
 
 const nobody = 99
@@ -65,6 +66,14 @@ func (l *lock) placeOf(session uint8) (place, int) {
 		}
 	}
 	return place{}, -1
+}
+
+// granting returns for how long a session gets the lock that waits for it: as it asked, or as its ticket did.
+func (l *lock) granting(session uint8) tick {
+	if p, at := l.placeOf(session); at >= 0 {
+		return p.grant
+	}
+	return grantTTL
 }
 
 // firstLive returns the live session that has waited longest.
@@ -122,7 +131,7 @@ func parsePlace(session string, places []string, broken *string) place {
 		}
 		f := strings.SplitN(places[i+1], " ", 8)
 		return place{session: sessionOf(session), epoch: num[uint8](f[0]), deadline: instant(num[int64](f[1])),
-			holds: num[int](f[3]), tokens: num[uint32](f[4]), owner: ownerOf(f[7])}
+			holds: num[int](f[3]), tokens: num[uint32](f[4]), owner: ownerOf(f[7]), grant: tick(num[int64](f[2]) / 1000)}
 	}
 	*broken = fmt.Sprintf("%s has a place and no record of it", session)
 	return place{session: sessionOf(session)}

@@ -27,6 +27,7 @@ type client struct {
 	behind                  bool           // the head lets it go first
 	checking                bool           // Redis is to be asked whether the hold is still the session's
 	strayed                 uint8          // not its knowledge: the epoch of its hold that has moved to another session; 0: none
+	due                     bool           // the lease is to be renewed
 	full                    bool           // the lean command under way had no effect: the backend goes on with the full one
 
 	count uint8 // of epochs: attempts and tickets
@@ -65,8 +66,16 @@ func (r *store) machine(m *machine.Machine[uint8]) *machine.Machine[uint8] {
 	return one
 }
 
-// fresh returns a session that has done nothing.
-func (r *store) fresh() client { return client{Machine: r.machine(new(machine.Machine[uint8]))} }
+// fresh returns a session that has done nothing, or has had the lock until now with no other waiting.
+func (r *store) fresh(w *world) client {
+	m := new(machine.Machine[uint8])
+	for range 3 {
+		if w.alone {
+			m.Retaken()
+		}
+	}
+	return client{Machine: r.machine(m)}
+}
 
 // trying reports whether the head wants the lock.
 func (c *client) trying() bool {
@@ -79,12 +88,25 @@ func (t tick) time() time.Time { return time.Unix(int64(t), 0).UTC() }
 
 func tickOf(at time.Time) tick { return tick(at.Unix()) }
 
+func ticksOf(d time.Duration) tick { return tick(d / second) }
+
 // mostBlock is the largest block of tokens in a world.
 const mostBlock = 3
 
 // The options of sessions, by the size of their blocks: with hurried a turn is over, with lingers they keep what no owner
 // has for a tick.
 var options, hurried, lingers = optionsOf(time.Hour, false), optionsOf(0, false), optionsOf(time.Hour, true)
+
+// alone has them for worlds in which sessions do so with locks with which they are alone. Attempts that are not refused sooner
+// would be after as long as the short lease.
+var alone = func() (all [mostBlock + 1]machine.Options) {
+	for block, o := range optionsOf(time.Hour, true) {
+		o.Lease, o.GrantTTL, o.CommandTimeout = second*time.Duration(longLease), second*time.Duration(shortLease), second*time.Duration(shortLease)
+		o.Heartbeat = time.Hour // no command takes long
+		all[block] = o
+	}
+	return all
+}()
 
 func optionsOf(turn time.Duration, linger bool) (all [mostBlock + 1]machine.Options) {
 	for block := range all {
@@ -106,6 +128,9 @@ func (x *step) at(c *client) *machine.Moment {
 	o := &options[x.world.block]
 	if x.world.lingers {
 		o = &lingers[x.world.block]
+	}
+	if x.world.alone {
+		o = &alone[x.world.block]
 	}
 	return &machine.Moment{Options: o, Now: x.now.time(), Seen: tokenOf(c.seen), Field: ownerName(c.owner)}
 }
@@ -153,7 +178,7 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 }
 
 func (x *step) head(f flags, owner uint8) *machine.Head[uint8] {
-	h := &machine.Head[uint8]{Owner: owner, Cohort: x.world.block > 1, Portable: x.world.portable && x.world.block == 1, Waits: f.has(queueUp), Barges: f.has(barge)}
+	h := &machine.Head[uint8]{Owner: owner, Cohort: x.world.block > 1 && !x.world.alone, Alone: x.world.alone, Portable: x.world.portable && x.world.block == 1, Waits: f.has(queueUp), Barges: f.has(barge)}
 	if f.has(fixed) {
 		h.Fixed = second * time.Duration(lease)
 	}
@@ -171,12 +196,12 @@ func (x *step) next(c *client, m *machine.Machine[uint8]) machine.Step {
 	if m.Owned() {
 		m.HandOver()
 	}
-	return x.beginHead(m, x.at(c), x.head(queueUp, x.world.cohort()))
+	return x.beginHead(m, x.at(c), x.head(queueUp, x.world.owners(c)[0]))
 }
 
 // beginHead begins with a head, which inherits what its session has if it can.
 func (x *step) beginHead(m *machine.Machine[uint8], at *machine.Moment, h *machine.Head[uint8]) machine.Step {
-	if h.Cohort {
+	if h.Cohort || h.Alone {
 		if do, _ := m.Inherit(at.Options, at.Now.Sub(at.Opened), at.Waiters, &h.Owner); do == machine.Settle {
 			return machine.Step{Do: do, Holds: 1}
 		}
@@ -223,6 +248,9 @@ func (x *step) copy(i uint8, w way) {
 		if f.set {
 			a.flags |= f.flag
 		}
+	}
+	if x.world.alone {
+		a.lease, a.grant = ticksOf(req.Lease), ticksOf(req.GrantTTL)
 	}
 	x.send(x.world.lean(a, req.Prior), w)
 }
@@ -376,6 +404,8 @@ func (x *step) follow(i uint8, s machine.Step) {
 		x.lose(i)
 	case machine.Dismiss:
 		c.dismissing = true
+	case machine.Renew:
+		c.due = x.world.alone
 	case machine.CheckLater:
 		c.checking = true
 	case machine.Park:

@@ -21,6 +21,7 @@ type world struct {
 	attempts  uint8   // of each session
 	kinds     []flags // of attempts that begin with nothing
 	lingers   bool    // sessions keep a hold for a tick that no owner has
+	alone     bool    // they do so without a cohort, since they are alone with the lock; what is due is renewed, and nothing else
 	portable  bool    // other sessions could resume their holds, so these give no lease on
 	hurries   bool    // turns may be over: the session yields
 	remembers bool    // the sessions remember the record
@@ -215,7 +216,7 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 	if c.checking {
 		all = append(all, action{what: checks, session: i})
 	}
-	if (c.Owned() || phase == machine.Idle) && s.left.renews > 0 && !c.renewing && !c.Lease().Fixed() {
+	if (c.Owned() || phase == machine.Idle) && s.left.renews > 0 && c.due == w.alone && !c.renewing && !c.Lease().Fixed() {
 		add(action{what: renews})
 	}
 	all = w.waits(all, s, i)
@@ -301,7 +302,7 @@ func (w *world) beginnings(s *state, c *client) (all []action) {
 // owners returns which owners may be the next head: those that have not acted yet are interchangeable.
 func (w *world) owners(c *client) []uint8 {
 	switch {
-	case w.block > 1:
+	case w.block > 1 && !w.alone:
 		return []uint8{w.cohort()}
 	case c.count == 0:
 		return []uint8{1}
@@ -383,7 +384,12 @@ func (x *step) happen(a action) {
 		x.inspect(a.session)
 	case renews:
 		x.left.renews--
-		x.send(call{verb: verbRenew, session: a.session, epoch: uint8(c.Epoch())}, a.way)
+		c.due = false
+		r := call{verb: verbRenew, session: a.session, epoch: uint8(c.Epoch())}
+		if x.world.alone {
+			r.lease = ticksOf(c.Hold().Span)
+		}
+		x.send(r, a.way)
 	case arrives:
 		x.arrive(a.index)
 	case gives:
@@ -609,6 +615,7 @@ func (x *step) settle() {
 	for i := range x.sessions {
 		if c := &x.sessions[i]; !c.Owned() {
 			c.holds, c.target, c.unsure = 0, 0, false
+			c.due = c.due && c.Phase() == machine.Idle
 			if !c.trying() {
 				c.owner = 0
 			}
