@@ -136,7 +136,7 @@ func (l *Lock) confirm(now Instant, req backend.AcquireRequest) backend.AcquireR
 	if !req.Fixed || l.Record.Pushed {
 		l.Hold.Expires = now + req.Lease
 	}
-	if keep := l.keepFor(req.Lease); l.Record.Pushed || l.Record.Keep < keep {
+	if keep := l.keepFor(max(req.Lease, req.GrantTTL)); l.Record.Pushed || l.Record.Keep < keep {
 		l.Record.Pushed, l.Record.Keep = false, max(l.Record.Keep, keep)
 		l.save(now)
 	}
@@ -153,7 +153,7 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 			l.grant(now, next)
 			return waiting(next.TTL)
 		}
-		keep = l.keepFor(req.Lease)
+		keep = l.keepFor(max(req.Lease, req.GrantTTL))
 	}
 	expires := now + req.Lease
 	if req.KeepTTL {
@@ -168,7 +168,7 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 // takeFree handles an attempt on a free lock. The lock goes to the first waiter; or to this attempt if no session
 // waits, if the first waiter is this session, or if the attempt barges.
 func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest, notAfter Instant) backend.AcquireReply {
-	keep := l.keepFor(req.Lease)
+	keep := l.keepFor(max(req.Lease, req.GrantTTL))
 	if l.vacant(now, req) {
 		keep = l.briefly(now, req.Lease, notAfter)
 	}
@@ -230,7 +230,7 @@ func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl
 func (l *Lock) place(now Instant, session string, req backend.AcquireRequest) bool {
 	w := Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
-		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(req.Lease),
+		Holds: req.Holds, Tokens: req.Tokens, Seen: req.Seen, Keep: l.keepFor(max(req.Lease, req.GrantTTL)),
 	}
 	switch i := l.placeOf(session); {
 	case i < 0:
