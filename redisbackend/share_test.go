@@ -264,3 +264,39 @@ func (s *site) processor() float64 {
 	}
 	return sum
 }
+
+// A shared name takes that of a Lock half a minute after the Lock's record was last written, although that is kept for longer:
+// unless it has a holder or waiters, or refuses attempts. Tokens go on rising.
+func TestASharedNameTakesThatOfADisusedLock(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		ends := func(seconds string) { s.run("EXPIRE", s.side("t"), seconds) }
+		ahead := func(r *backend.AcquireRequest) { r.Seen = backend.Token(s.clock() + time.Minute.Microseconds()) }
+		for why, change := range map[string]func(){
+			"":                            func() {},
+			"it was used a moment ago":    func() { ends("345") },
+			"it is held":                  func() { a.take(2); ends("269") },
+			"it is waited for":            func() { s.run("RPUSH", s.side("q"), "b") },
+			"an attempt may be under way": func() { a.release(9, doubtfulFor(time.Hour)); ends("269") },
+			"it is no record":             func() { s.run("SET", s.side("t"), "mine", "EX", "269") },
+			"it does not expire":          func() { s.run("PERSIST", s.side("t")) },
+		} {
+			s.run("FLUSHALL")
+			left := a.take(1, ahead)
+			a.release(1)
+			require.Equal(t, "300", s.record()[6])
+			ends("269")
+			change()
+			reply, err := b.share(sharing(1, 0, backend.AllUnits))
+			if why != "" {
+				require.ErrorIs(t, err, backend.ErrWrongKind, why)
+				continue
+			}
+			require.NoError(t, err)
+			assert.Equal(t, backend.AllUnits, reply.Units)
+			assert.Greater(t, reply.First, left)
+			_, err = a.remote.Acquire(s.ctx(), request(3, queue))
+			require.ErrorIs(t, err, backend.ErrWrongKind)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -100,5 +103,74 @@ func TestANameThatIsKeptForItsKindWasInUse(t *testing.T) {
 		require.NoError(t, second.NewLock("sem").Lock(ctx), "the name is free")
 		require.NoError(t, second.NewLock("sem").Unlock(ctx))
 		assert.ErrorContains(t, first.NewRWLock("sem").RLock(ctx), "the name was in use as a lock, and is not free for a read-write lock yet")
+	})
+}
+
+// A name is free for another kind of lock within half a minute of its last use: also if sessions waited for it, or gave up
+// waiting, which keeps the record of a Lock for longer. Tries of the other kind do not change that, and tokens go on rising.
+func TestANameIsSoonFreeForAnotherKind(t *testing.T) {
+	waits := func(wait time.Duration) func(*testing.T, *reentrant.Session) {
+		return func(t *testing.T, s *reentrant.Session) {
+			l := s.NewLock("name")
+			if ok, err := l.TryLockFor(t.Context(), wait); ok {
+				assert.NoError(t, err)
+				assert.NoError(t, l.Unlock(t.Context()))
+			}
+		}
+	}
+	for use, other := range map[string]func(*testing.T, *reentrant.Session){
+		"nobody waits": func(*testing.T, *reentrant.Session) {}, "a session waits": waits(time.Minute), "a session gives up": waits(time.Second),
+	} {
+		for kind, try := range map[string]func(*testing.T, *reentrant.Session) (bool, error){
+			"RLock": func(t *testing.T, s *reentrant.Session) (bool, error) {
+				return s.NewRWLock("name").TryRLock(t.Context())
+			},
+			"Lock": func(t *testing.T, s *reentrant.Session) (bool, error) {
+				return s.NewRWLock("name").TryLock(t.Context())
+			},
+			"Acquire": func(t *testing.T, s *reentrant.Session) (bool, error) {
+				return s.NewSemaphore("name", 1).TryAcquire(t.Context(), 1)
+			},
+		} {
+			t.Run(use+"/"+kind, func(t *testing.T) {
+				eachInBubble(t, func(t *testing.T, b backend.Backend) {
+					s, waiter, next := newSession(t, b, reentrant.WithLease(time.Minute)), newSession(t, b), newSession(t, b)
+					l := s.NewLock("name")
+					require.NoError(t, l.Lock(t.Context()))
+					var all sync.WaitGroup
+					all.Go(func() { other(t, waiter) })
+					time.Sleep(2 * time.Second)
+					token, err := l.Token(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, l.Unlock(t.Context()))
+					all.Wait()
+					began := time.Now()
+					for {
+						ok, err := try(t, next)
+						if err == nil {
+							require.True(t, ok)
+							break
+						}
+						require.ErrorIs(t, err, reentrant.ErrWrongKind)
+						time.Sleep(time.Second)
+					}
+					assert.LessOrEqual(t, time.Since(began), 31*time.Second)
+					if kind == "Lock" {
+						later, err := next.NewRWLock("name").Token(t.Context())
+						require.NoError(t, err)
+						assert.Greater(t, later, token)
+					}
+					assert.ErrorIs(t, l.Lock(t.Context()), reentrant.ErrWrongKind)
+				})
+			})
+		}
+	}
+}
+
+// eachInBubble runs a test in virtual time, with a server in memory and with an embedded Redis.
+func eachInBubble(t *testing.T, test func(*testing.T, backend.Backend)) {
+	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, memory.New()) }) })
+	t.Run("redis", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, redistest.InBubble(t).Backend()) })
 	})
 }

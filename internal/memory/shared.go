@@ -30,6 +30,19 @@ func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Sha
 	return s, nil
 }
 
+// claimLocked is sharedLocked for a session that has nothing yet: the name of a Lock may be free for it.
+func (b *Backend) claimLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
+	var after backend.Token
+	if l := b.locks[name]; l != nil {
+		after = l.Disuse(now)
+	}
+	s, err := b.sharedLocked(name, now)
+	if err == nil && after > 0 {
+		s.After = after
+	}
+	return s, err
+}
+
 // exclusiveLocked returns the lock with a name, or an error if the name is a shared one's.
 func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.Lock, error) {
 	if s := b.shared[name]; s != nil && s.InUse(now) {
@@ -49,11 +62,15 @@ func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 		reply backend.ShareReply
 		err   error
 	}
+	name := r.c.b.sharedLocked
+	if req.Keep == 0 && req.Want > 0 {
+		name = r.c.b.claimLocked
+	}
 	for {
 		notAfter, memory := r.c.instant(req.NotAfter), r.c.instant(req.Memory)
 		got, err := call(ctx, r.c, op, func(now protocol.Instant) (answer, line) {
 			var a answer
-			s, err := r.c.b.sharedLocked(r.name, now)
+			s, err := name(r.name, now)
 			if a.err = err; err == nil {
 				a.reply, a.err = s.Share(now, r.c.session, req, notAfter, memory)
 			}

@@ -388,6 +388,22 @@ func (l *Lock) expire(now Instant) {
 	}
 }
 
+// idleAfter is for how long the name of a Lock that nobody uses keeps its kind.
+const idleAfter = 30 * time.Second
+
+// Disuse forgets the record of a lock that nobody has or waits for, if it was not written for a time and refuses no attempt
+// any more: then the name is free for another kind. It returns the last token, from which the name is to go on; 0
+// if the lock stays.
+func (l *Lock) Disuse(now Instant) (last backend.Token) {
+	l.expire(now)
+	tombs := slices.ContainsFunc(l.Record.Tombs, func(t Tombstone) bool { return now <= t.Until })
+	if l.held() || len(l.Queue) > 0 || tombs || l.Record.Expires > l.retention(now)-idleAfter {
+		return 0
+	}
+	last, l.Record = l.Record.Last, Record{}
+	return last
+}
+
 // InUse reports whether the server has a hold or a record of the lock.
 func (l *Lock) InUse(now Instant) bool {
 	l.expire(now)

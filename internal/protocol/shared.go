@@ -17,6 +17,7 @@ type Shared struct {
 	Told    int               // the most units that a session may believe it can keep for the sake of others
 	Entries []Entry           // one for each session, in order of arrival
 	Expires Instant           // the name is not in use after that
+	After   backend.Token     // the last token of the Lock whose name it was before
 
 	Keep    time.Duration              // how long the name outlives its last change, leases, places and memories
 	Publish func(to string, m Message) // sends a message to a session
@@ -90,6 +91,9 @@ func (s *Shared) Share(now Instant, session string, req backend.ShareRequest, no
 // forget makes the name a new one.
 func (s *Shared) forget() {
 	s.Kind, s.Token, s.Last, s.Told, s.Entries = 0, 0, 0, backend.Unlimited, nil
+	if s.After > 0 {
+		s.Token, s.After = even(s.After+1), 0
+	}
 }
 
 // refresh handles a copy of the last epoch: live units get a full lease, and a place a new deadline.

@@ -39,6 +39,7 @@ type shareStore struct {
 	said  []string
 	texts [runForce]string
 	key   string
+	queue string // a Lock's
 	known map[shareRun]shareResult
 	ids   map[string]*sharedMemory
 }
@@ -136,9 +137,9 @@ func (s *shareStore) overhear() {
 	require.NoError(s.t, err)
 	text, sent := p.take()
 	require.Equal(s.t, lockName, sent[1])
-	s.texts[0], s.key = text, sent[0]
+	s.texts[0], s.key, s.queue = text, sent[0], sent[2]
 	want := s.arguments(shareCall{session: 0, req: req})
-	got := slices.Clone(sent[2:])
+	got := slices.Clone(sent[3:])
 	got[14], want[14], got[15], want[15] = "", "", "", "" // the times after which the request is refused, and the session forgotten
 	require.Equal(s.t, want, got, "the model sends what the backend sends")
 	req.Keep, req.Under = 1, 8
@@ -185,13 +186,13 @@ func (s *shareStore) do(command ...string) any {
 	return must(server.ParseReply(s.in))
 }
 
-// keys returns the keys of a call: the record, and also the hold key if the session has nothing yet.
+// keys returns the keys of a call: the record, and also the hold key and the queue if the session has nothing yet.
 func (s *shareStore) keys(c shareCall) []string {
 	switch {
 	case c.force:
 		return []string{lockName, s.key}
 	case !c.renew && c.req.Keep == 0 && c.req.Want > 0:
-		return []string{s.key, lockName}
+		return []string{s.key, lockName, s.queue}
 	}
 	return []string{s.key}
 }

@@ -1,7 +1,7 @@
 -- share: states what a session has of a shared name from now on, and what it wants in total: so it asks, gives back,
 -- waits, withdraws and confirms. A copy of the last epoch changes none of that.
 --
--- KEYS  1 record  2 hold, of a session that keeps nothing and wants some: it is not to be there
+-- KEYS  1 record, and of a session that keeps nothing and wants some, of a Lock, and not to be there:  2 hold  3 queue
 -- ARGV  1 session  2 epoch  3 kind: r or p
 --       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
 --       7 limit: units of all sessions together
@@ -33,7 +33,7 @@ local try, answer = ARGV[20] == '1', tonumber(ARGV[21])
 local SHARED, STALE, LOST, LATE = 1, 2, 3, 4
 
 key, hold, channel = KEYS[1], ARGV[19], ARGV[17]
-local refused = open(kind, session, KEYS[2])
+local refused = open(kind, session, KEYS[2], KEYS[3])
 if refused then return refused end
 if now > notafter then return {LATE, now, 0, 0, 0, 0, 0, 0, 0} end
 local me = entry(session)

@@ -6,6 +6,7 @@
 local NEVER = 9007199254740991
 local SWEEP = 5000000  -- us: empty entries are deleted together
 local GRACE = 10000    -- us: for so long a semaphore's head leaves the other sessions a share
+local IDLE = 30        -- s: for so long the name of a Lock that nobody uses keeps its kind
 
 -- The script sets the first three: the record's key, the hold key's name and the channel prefix. open sets the others:
 -- the caller's session, the time and the summary.
@@ -14,12 +15,32 @@ local entries, places = {}, {} -- what was read or changed: entries by session, 
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
 
+-- disused returns the last token of a Lock that nobody has or waits for, whose record was not written for IDLE seconds, and
+-- refuses no attempt any more; nil for anything else. Its keys are given.
+local function disused(holdkey, queue)
+  local raw = redis.pcall('GET', key)
+  local rec = type(raw) == 'string' and record(raw)
+  if not rec or rec.err or entombed(rec, caller, 0, now) or rec.tombs ~= '' then return nil end
+  local ttl = redis.call('PTTL', key)
+  if ttl < 0 or ttl > (retention(rec, now) - IDLE) * 1000 then return nil end
+  return redis.call('EXISTS', holdkey, queue) == 0 and rec.last or nil
+end
+
 -- open reads the summary and one session's entry. It returns an error, and nothing is touched, if the name is in use as
--- something else, or cannot be read.
-local function open(kind, session, holdkey)
+-- something else, or cannot be read. With the queue's key it takes the name of a Lock that is disused: tokens go on
+-- rising, and copies of what the Lock's sessions sent find another kind.
+local function open(kind, session, holdkey, queue)
   caller, now = session, clock()
   local raw = redis.pcall('HGET', key, '=')
-  if type(raw) == 'table' then return string.find(raw.err, 'WRONGTYPE', 1, true) and wrong() or raw end
+  if type(raw) == 'table' then
+    if not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
+    local token = queue and disused(holdkey, queue)
+    if not token then return wrong() end
+    s = {kind = kind, token = token + 2 - token % 2, units = 0, holders = 0, sessions = 0, soonest = NEVER, first = 1, last = 0,
+      told = ALL, began = 1, replaces = true}
+    entries[session] = false
+    return nil
+  end
   local taken = holdkey and redis.call('PTTL', holdkey) ~= -2
   if raw then
     local mine = redis.call('HGET', key, session)
@@ -293,6 +314,7 @@ local function save(seconds)
     changes[#changes + 1], changes[#changes + 2] = e.session, write(e)
   end
   changes[#changes + 1], changes[#changes + 2] = '=', summary(s.soonest, s.first)
+  if s.replaces then redis.call('DEL', key) end
   local ttl = redis.call('PTTL', key)
   local keep = math.ceil((lasts - now) / 1000)
   if ttl > keep then keep = shorter(ttl, keep) end
