@@ -14,6 +14,7 @@ import (
 const (
 	signalled history.Kind = "signal"
 	waitedFor history.Kind = "wanted"
+	inspected history.Kind = "inspect"
 )
 
 // A call is what a hand did.
@@ -25,6 +26,21 @@ type call struct {
 	all   bool          // a SignalAll
 	again bool          // an acquire of what the client has
 	known bool          // the client knows that it has lost its hold
+	terms terms         // of the hold that an acquire asks for
+	held  held          // what the client had when the call returned, or gave up by it
+}
+
+// Terms are what a Lock's options ask for.
+type terms struct {
+	fixed   time.Duration // WithFixedLease
+	atLeast time.Duration // WithAtLeast
+	unfair  bool          // WithFairness(false)
+}
+
+func (t terms) options() []reentrant.LockOption {
+	return []reentrant.LockOption{
+		reentrant.WithFixedLease(t.fixed), reentrant.WithAtLeast(t.atLeast), reentrant.WithFairness(!t.unfair),
+	}
 }
 
 // A way is a way to acquire.
@@ -53,13 +69,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 }
 
 func (h *hand) acquire(ctx context.Context, p *part) bool {
-	c := call{Op: p.op(history.Acquire), way: way(h.random.IntN(4)), limit: between(h.random, 0, 8*h.pace())}
-	switch c.way {
-	case patiently:
-		c.limit = simPatience
-	case atOnce:
-		c.limit = 0
-	}
+	c := h.asks(p)
 	c = h.record(c, func(done *call) error {
 		err := c.way.take(ctx, p, c.limit)
 		if err == nil && p.exclusive {
@@ -78,6 +88,18 @@ func (h *hand) acquire(ctx context.Context, p *part) bool {
 		h.look(p) // the worker knows of the loss, and its next acquire is no re-entry
 	}
 	return true
+}
+
+// asks returns a call that asks for a part, in one of the ways.
+func (h *hand) asks(p *part) call {
+	c := call{Op: p.op(history.Acquire), terms: p.terms, way: way(h.random.IntN(4)), limit: between(h.random, 0, 8*h.pace())}
+	switch c.way {
+	case patiently:
+		c.limit = simPatience
+	case atOnce:
+		c.limit = 0
+	}
+	return c
 }
 
 func (w way) take(ctx context.Context, p *part, limit time.Duration) error {
@@ -130,36 +152,58 @@ func (h *hand) lookAt(p *part) call {
 
 // record records a call. What a dead process does is not recorded.
 func (h *hand) record(c call, run func(*call) error) call {
+	return h.recordAll([]call{c}, func(all []call) []error { return []error{run(&all[0])} })[0]
+}
+
+// recordAll records a call that concerns several names, as one about each.
+func (h *hand) recordAll(all []call, run func([]call) []error) []call {
+	keys := make([]string, len(all))
+	h.mu.Lock()
+	for i := range all {
+		keys[i] = h.begins(&all[i])
+	}
+	h.mu.Unlock()
+
+	errs := run(all)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range all {
+		h.ends(&all[i], keys[i], errs[i])
+	}
+	return all
+}
+
+// begins records that a call is open, and returns its key. h.mu is held.
+func (h *hand) begins(c *call) (key string) {
 	c.Process = h.process.name
 	if c.Client == "" {
 		c.Client = h.name
 	}
-	h.mu.Lock()
 	c.Call = h.nowLocked()
-	before, other := h.holds[c.key()], c
+	before, other := h.holds[c.key()], *c
 	other.Read = !c.Read
 	c.again, c.known = before.depth > 0 || h.holds[other.key()].depth > 0, before.gone
+	key = fmt.Sprint(c.Client, " ", c.Lock)
 	if h.deaths[c.Process] == 0 {
-		h.open[c.Client] = c
+		h.open[key] = *c
 	}
-	h.mu.Unlock()
+	return key
+}
 
-	err := run(&c)
-
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// ends records how a call ended. h.mu is held.
+func (h *hand) ends(c *call, key string, err error) {
 	c.Return, c.Outcome = h.nowLocked(), outcome(c.Kind, err)
 	if err != nil {
 		c.Note = err.Error()
 	}
-	if _, alive := h.open[c.Client]; !alive {
-		return c
+	if _, alive := h.open[key]; !alive {
+		return
 	}
-	delete(h.open, c.Client)
-	h.calls = append(h.calls, c)
+	delete(h.open, key)
 	h.noteLocked("%s  %s%s, called %v: %s %d %s", c.Client, c.Kind, c.about(), time.Duration(c.Call), c.Outcome, c.Token, c.Note)
 	h.learn(c)
-	return c
+	h.calls = append(h.calls, *c)
 }
 
 // also records that a call concerned another name, too.
@@ -188,26 +232,43 @@ func (c call) about() string {
 func (c call) key() string { return fmt.Sprint(c.Client, c.Lock, c.Read) }
 
 // learn keeps what a call shows. w.mu is held.
-func (w *world) learn(c call) {
+func (w *world) learn(c *call) {
 	h := w.holds[c.key()]
 	switch {
 	case c.Outcome == history.Lost:
 		tooLate := c.Kind == history.Await && c.Return-c.Call > (c.limit+simLease-time.Second).Nanoseconds() // others had the lock
-		if !h.gone && !tooLate && c.Lock != simFerry {                                                       // which the process may have had for less than the hold has lasted
-			w.lost(c)
+		if !h.gone && !tooLate && !h.over(c.Return) && c.Lock != simFerry {                                  // which the process may have had for less than the hold has lasted
+			w.lost(*c)
 		}
 		h.gone = true
 	case c.Kind == history.Acquire && c.Outcome == history.OK:
 		w.turns[c.Client]++
 		if h.depth == 0 || c.Token != h.token {
-			h.token, h.since, h.gone = c.Token, c.Call, false
+			h.token, h.since, h.got, h.gone, h.terms = c.Token, c.Call, c.Return, false, c.terms
 		}
 		h.depth++
 	case c.Kind == history.Await && c.Outcome == history.OK:
-		h.token, h.since = c.Token, c.Call
+		h.token, h.since, h.got = c.Token, c.Call, c.Return
+	case c.Outcome == history.OK && h.terms.fixed > 0 && c.Call > h.got+h.terms.fixed.Nanoseconds():
+		w.findLocked("%s: %s of %s, called %v, finds a hold with a fixed lease of %v from before %v",
+			c.Client, c.Kind, c.Lock, time.Duration(c.Call), h.terms.fixed, time.Duration(h.got))
 	}
 	if c.Kind == history.Unlock {
 		h.depth--
 	}
-	w.holds[c.key()] = h
+	w.holds[c.key()], c.held = h, h
+}
+
+// over reports whether the fixed lease of a hold may be over. It begins when its request is sent, and a margin is taken off.
+func (h held) over(at int64) bool {
+	const longest = 3 * time.Second // of a command
+	return h.terms.fixed > 0 && at > h.got+(h.terms.fixed*98/100-longest).Nanoseconds()
+}
+
+// ends returns when the terms of a hold end, 0 if they do not.
+func (h held) ends() int64 {
+	if h.terms.fixed == 0 && h.terms.atLeast == 0 {
+		return 0
+	}
+	return h.got + max(h.terms.fixed, h.terms.atLeast).Nanoseconds()
 }

@@ -23,6 +23,7 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 	}
 	died := func(c call) call { c.Outcome, c.Return = history.Pending, 0; return c }
 	late := func(c call) call { c.Outcome, c.Note = history.No, errNot.Error(); return c }
+	holding := func(c call) call { c.held.depth = 1; return c }
 	try := func(c call) call { c.way = atOnce; return c }
 	for name, test := range map[string]struct {
 		calls   []call
@@ -41,6 +42,18 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 		"a report without a wait": {[]call{did("a1", waitedFor, 1, 3, 0), late(try(did("b1", history.Acquire, 2, 2.1, 0)))}, false, 1},
 		"a try is reported to a cohort": {[]call{
 			did("a1", waitedFor, 1, 1.1, 0), late(try(did("b1", history.Acquire, 0.8, 0.9, 0))),
+		}, true, 0},
+		"a try that does not get what is free": {[]call{
+			late(try(did("b1", history.Acquire, 10, 10.1, 0))), did("a1", history.Unlock, 1, 1.1, 0),
+		}, true, 1},
+		"a try while a cohort may keep the lock": {[]call{
+			late(try(did("b1", history.Acquire, 9, 9.1, 0))), did("a1", history.Unlock, 1, 1.1, 0),
+		}, true, 0},
+		"a try soon after an Unlock": {[]call{
+			late(try(did("b1", history.Acquire, 2, 2.1, 0))), did("a1", history.Unlock, 1, 1.1, 0),
+		}, false, 0},
+		"a try while another has it": {[]call{
+			late(try(did("b1", history.Acquire, 10, 10.1, 0))), holding(did("a1", history.Acquire, 1, 1.1, 0)),
 		}, true, 0},
 		"a grant that comes late": {[]call{did("a1", history.Unlock, 1, 1.1, 0), did("b1", history.Acquire, 0, 5, time.Minute)}, false, 1},
 		"a grant by an Await of a process that dies later": {[]call{

@@ -28,7 +28,7 @@ func (w *world) disorder() (findings []string) {
 			c.Return = broken
 		}
 		if c.Call < w.storm {
-			byLock[c.Lock] = append(byLock[c.Lock], c)
+			byLock[queueOf(c.Lock)] = append(byLock[queueOf(c.Lock)], c)
 		}
 	}
 	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
@@ -38,6 +38,14 @@ func (w *world) disorder() (findings []string) {
 		calm.judge()
 	}
 	return findings
+}
+
+// queueOf names what calls about a name may wait for: two locks that are taken together are one thing.
+func queueOf(lock string) string {
+	if lock == simNorth || lock == simSouth {
+		return simEither
+	}
+	return lock
 }
 
 // overstays finds waits that go on after their time limit.
@@ -84,13 +92,15 @@ func (m calmCalls) judge() {
 			m.wakes(c)
 		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
 			m.isPrompt(i, c)
+		case c.way == atOnce && c.refusal():
+			m.hasReason(c)
 		}
 	}
 }
 
 // succeeds finds errors, losses, and calls that take long although they have nothing to wait for.
 func (m calmCalls) succeeds(c call) {
-	ok := c.Outcome == history.OK || c.Outcome == history.No && c.refusal() || c.Outcome == history.Lost && c.known ||
+	ok := c.Outcome == history.OK || c.Outcome == history.No && c.refusal() || c.Outcome == history.Lost && (c.known || c.held.over(c.Return)) ||
 		c.Kind == history.Await && c.Outcome == history.Lost && c.took() >= c.limit+simLease-time.Second
 	if !ok {
 		m.find(c, "%s (%s) although nothing had gone wrong", c.Outcome, c.Note)
@@ -120,12 +130,19 @@ func (m calmCalls) isPrompt(i int, c call) {
 			other.Kind == history.Acquire && other.Client != c.Client:
 			since = max(since, min(other.Return, c.Return)) // a grant may overtake the reply
 		}
+		if ends := other.held.ends(); ends <= c.Return+prompt.Nanoseconds() { // a lease begins before the reply
+			since = max(since, min(ends, c.Return))
+		}
 		if j > i && other.Return < c.Return && c.Kind == history.Acquire && other.Kind == history.Acquire && other.Outcome == history.OK && !other.again &&
 			other.Call > c.Call+prompt.Nanoseconds() {
 			overtaken++
 		}
 	}
-	if late := time.Duration(c.Return - since); late > prompt {
+	patience := prompt
+	if c.terms != (terms{}) {
+		patience += simHeartbeat // after a time, a waiter looks for itself
+	}
+	if late := time.Duration(c.Return - since); late > patience {
 		m.find(c, "nothing happened for %v before", late)
 	}
 	if other := m.overtaker(c); other != nil {
@@ -139,9 +156,9 @@ func (m calmCalls) isPrompt(i int, c call) {
 // overtaker returns a call of the same process that waited later, and was served before.
 func (m calmCalls) overtaker(c call) *call {
 	inLine := func(c call) bool {
-		return c.Kind == history.Acquire && c.waits() && !c.again && c.Lock != simFerry && !strings.HasPrefix(c.Lock, simDesks)
+		return c.Kind == history.Acquire && c.waits() && !c.again && c.Lock != simFerry && !strings.HasPrefix(c.Lock, simDesks) && queueOf(c.Lock) != simEither
 	}
-	if !inLine(c) {
+	if !inLine(c) || c.terms.unfair {
 		return nil
 	}
 	for i, other := range m.calls {
@@ -151,6 +168,33 @@ func (m calmCalls) overtaker(c call) *call {
 		}
 	}
 	return nil
+}
+
+// hasReason finds tries that did not get what nobody had, or had asked for lately.
+func (m calmCalls) hasReason(c call) {
+	if c.Lock != simLeft && c.Lock != simRight && c.Lock != simGate {
+		return
+	}
+	nearby := 2 * prompt.Nanoseconds()
+	if m.cohorts {
+		nearby += simLinger.Nanoseconds() // a session that keeps the lock may give it up too late for a try
+	}
+	had := make(map[string]int)
+	for _, other := range m.calls {
+		switch {
+		case other.Client == c.Client && other.Call >= c.Call || other.Call > c.Return+nearby:
+		case other.Return+nearby > c.Call:
+			return
+		default:
+			had[other.Client] = other.held.depth
+		}
+	}
+	for _, holds := range had {
+		if holds > 0 {
+			return
+		}
+	}
+	m.find(c, "it got nothing, though nobody had it")
 }
 
 // mostOvertakes is for an owner behind three others of its process: each of the two other processes has a turn before each of

@@ -18,16 +18,21 @@ import (
 
 // The names that the workers of a simulation use.
 const (
-	simLeft, simRight = "left", "right"
-	simFerry          = "ferry" // moves between sessions
-	simBook           = "book"
-	simSeats          = "seats"
-	simSeatsFree      = 3
-	simDesks          = "desks" // with numbers
-	simDesksFree      = 2
+	simLeft, simRight  = "left", "right"
+	simNorth, simSouth = "north", "south" // taken together, or one of them
+	simEither          = "north or south"
+	simKiln            = "kiln"  // with fixed leases
+	simBell            = "bell"  // with a least time
+	simGate            = "gate"  // with unfair waiters
+	simFerry           = "ferry" // moves between sessions
+	simBook            = "book"
+	simSeats           = "seats"
+	simSeatsFree       = 3
+	simDesks           = "desks" // with numbers
+	simDesksFree       = 2
 )
 
-var simLocks = []string{simLeft, simRight, simFerry, simDesks + "#0", simDesks + "#1"}
+var simLocks = []string{simLeft, simRight, simNorth, simSouth, simKiln, simBell, simGate, simFerry, simDesks + "#0", simDesks + "#1"}
 
 // A process is a session, its client, the cable between the client and the server, and its workers.
 type process struct {
@@ -73,10 +78,12 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := reentrant.NewSession(backend, p.options()...)
+	watch := newWitness(p)
+	session, err := reentrant.NewSession(backend, append(p.options(), reentrant.WithObserver(watch))...)
 	if err != nil {
 		return err
 	}
+	defer watch.ends()
 	var all sync.WaitGroup
 	for i := range simWorkers {
 		name := clientName(p.name, i)
@@ -105,11 +112,16 @@ func (p *process) end(session *reentrant.Session) error {
 
 func (p *process) options() []reentrant.Option {
 	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
-	if p.cohorts() && p.number%simProcesses != 0 {
-		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simHeartbeat/2))
+	if p.inCohort() {
+		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simLinger))
+	}
+	if p.async() && p.number%2 == 0 {
+		opts = append(opts, reentrant.WithAsyncUnlock())
 	}
 	return opts
 }
+
+func (p *process) inCohort() bool { return p.cohorts() && p.number%simProcesses != 0 }
 
 // A hand is a worker of a process.
 type hand struct {
@@ -123,6 +135,7 @@ type hand struct {
 // What hands do. In each season most of them do the same, so that they meet.
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
+	(*hand).useBoth, (*hand).useEither, (*hand).useKiln, (*hand).useBell, (*hand).useGate, (*hand).useNoted,
 }
 
 func (h *hand) work(ctx context.Context) {

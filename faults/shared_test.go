@@ -32,6 +32,7 @@ type part struct {
 	client     string                    // "": the worker's name
 	units      int                       // permits
 	exclusive  bool                      // a Lock
+	terms      terms                     // of a Lock
 	until      func() (time.Time, error) // how long the hold is trusted; nil for permits
 	lost       <-chan struct{}
 

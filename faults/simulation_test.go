@@ -34,6 +34,7 @@ const (
 	simWorkers   = 4
 	simLease     = 6 * simHeartbeat
 	simHeartbeat = 12 * time.Second
+	simLinger    = simHeartbeat / 2
 	simPatience  = 30 * time.Minute // in virtual time
 
 	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
@@ -86,11 +87,12 @@ type world struct {
 	mu      sync.Mutex
 	last    int64 // the last reading of now
 	calls   []call
-	open    map[string]call // the calls that have not returned, by client
+	open    map[string]call // the calls that have not returned, by client and name
 	deaths  map[string]int64
 	forgets []history.Span
 	turns   map[string]int  // the number of times that a worker had something
 	inside  map[*part]*hand // parts in use, by hands that have not begun to release them
+	seen    map[string]bool // the holds of Locks that observers were told of, by session, name and token
 	trips   []*trip
 	trip    int // the number of trips so far
 	diary   []string
@@ -106,8 +108,10 @@ type world struct {
 // held is a hold.
 type held struct {
 	token uint64
-	since int64
+	since int64 // when the acquire was called
+	got   int64 // when it returned
 	depth int
+	terms terms
 	gone  bool // its loss has been seen
 }
 
@@ -117,7 +121,7 @@ const broken = math.MaxInt64 / 2
 func newWorld(seed uint64) *world {
 	return &world{
 		seed: seed, calm: true, open: make(map[string]call), deaths: make(map[string]int64), turns: make(map[string]int),
-		inside: make(map[*part]*hand), holds: make(map[string]held), repaired: make(map[string]int64),
+		inside: make(map[*part]*hand), seen: make(map[string]bool), holds: make(map[string]held), repaired: make(map[string]int64),
 	}
 }
 
@@ -146,9 +150,11 @@ func (w *world) play(t *testing.T) {
 	w.within("everything was released", w.released)
 }
 
-// The seed decides what kind of world it is: whether the server forgets, and whether most sessions are WithCohort.
+// The seed decides what kind of world it is: whether the server forgets, whether most sessions are
+// WithCohort, and whether some are WithAsyncUnlock.
 func (w *world) forgetful() bool { return w.seed%2 == 0 }
 func (w *world) cohorts() bool   { return w.seed%4 >= 2 }
+func (w *world) async() bool     { return w.seed%3 == 0 }
 
 // released reports whether the server has nothing left of any name.
 func (w *world) released() bool {
@@ -249,7 +255,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 	var exclusive, shared []history.Op
 	for _, c := range w.calls {
 		switch {
-		case c.Kind == signalled || c.Kind == waitedFor:
+		case c.Kind == signalled || c.Kind == waitedFor || c.Kind == inspected:
 		case c.Lock == simBook || c.Lock == simSeats || c.Lock == simDesks:
 			shared = append(shared, c.Op)
 		default:
@@ -270,7 +276,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 			assert.Fail(t, f.String())
 		}
 	}
-	for _, what := range slices.Concat(w.findings, w.disorder()) {
+	for _, what := range slices.Concat(w.findings, w.disorder(), w.tooSoon(), w.unobserved()) {
 		assert.Fail(t, what)
 	}
 	if t.Failed() {

@@ -24,6 +24,13 @@ func (w *world) rest(alive []*process) {
 	w.noteLocked("the storm begins")
 }
 
+// stillCalm reports whether there has been no fault yet.
+func (w *world) stillCalm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.storm == 0
+}
+
 // A calamity is a fault of the storm. It may replace a process.
 type calamity func(w *world, random *rand.Rand, p **process, alive []*process)
 
