@@ -27,6 +27,7 @@ type call struct {
 	again bool          // an acquire of what the client has
 	known bool          // the client knows that it has lost its hold
 	terms terms         // of the hold that an acquire asks for
+	extra bool          // an Unlock of what the client does not have
 	held  held          // what the client had when the call returned, or gave up by it
 }
 
@@ -35,11 +36,13 @@ type terms struct {
 	fixed   time.Duration // WithFixedLease
 	atLeast time.Duration // WithAtLeast
 	unfair  bool          // WithFairness(false)
+	most    int           // WithMaxWaiting
 }
 
 func (t terms) options() []reentrant.LockOption {
 	return []reentrant.LockOption{
 		reentrant.WithFixedLease(t.fixed), reentrant.WithAtLeast(t.atLeast), reentrant.WithFairness(!t.unfair),
+		reentrant.WithMaxWaiting(t.most),
 	}
 }
 
@@ -61,6 +64,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 		release: func() error { return l.Unlock(ctx) },
 		signal:  func() <-chan struct{} { return l.Lost(ctx) },
 		until:   func() (time.Time, error) { return l.TrustedUntil(ctx) },
+		count:   func() int { return l.HoldCount(ctx) },
 		held: func() (uint64, bool) {
 			token, err := l.Token(ctx)
 			return uint64(token), err == nil && l.IsHeldByCurrentOwner(ctx)
@@ -123,11 +127,23 @@ func (h *hand) give(p *part) call {
 var errUntold = errors.New("the hold is gone, and its owner was not notified")
 
 func (h *hand) look(p *part) bool {
-	ok := h.lookAt(p).Outcome == history.OK
+	c := h.lookAt(p)
+	ok := c.Outcome == history.OK
 	if ok {
 		h.alone(p)
+		h.counts(p, c.held.depth)
 	}
 	return ok
+}
+
+// counts checks how many holds of a Lock there are.
+func (h *hand) counts(p *part, holds int) {
+	if p.count == nil || holds == 0 { // what a dead process does is not known
+		return
+	}
+	if n := p.count(); n != holds && p.inUse() && p.count() == n {
+		h.find("%s has %d holds of %s, by its calls %d", p.user(h), n, p.name, holds)
+	}
 }
 
 // lookAt asks whether a part is still in use, which sends no command.
@@ -244,7 +260,7 @@ func (w *world) learn(c *call) {
 	case c.Kind == history.Acquire && c.Outcome == history.OK:
 		w.turns[c.Client]++
 		if h.depth == 0 || c.Token != h.token {
-			h.token, h.since, h.got, h.gone, h.terms = c.Token, c.Call, c.Return, false, c.terms
+			h = held{token: c.Token, since: c.Call, got: c.Return, terms: c.terms}
 		}
 		h.depth++
 	case c.Kind == history.Await && c.Outcome == history.OK:
@@ -253,7 +269,7 @@ func (w *world) learn(c *call) {
 		w.findLocked("%s: %s of %s, called %v, finds a hold with a fixed lease of %v from before %v",
 			c.Client, c.Kind, c.Lock, time.Duration(c.Call), h.terms.fixed, time.Duration(h.got))
 	}
-	if c.Kind == history.Unlock {
+	if c.Kind == history.Unlock && h.depth > 0 {
 		h.depth--
 	}
 	w.holds[c.key()], c.held = h, h

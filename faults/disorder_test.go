@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/faults/history"
+	"github.com/relock-go/relock/reentrant"
 )
 
 // While nothing goes wrong, a message takes up to twice usual, and a call some of them.
@@ -31,11 +32,31 @@ func (w *world) disorder() (findings []string) {
 			byLock[queueOf(c.Lock)] = append(byLock[queueOf(c.Lock)], c)
 		}
 	}
+	findings = append(findings, w.waste()...)
 	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
 		calls := byLock[lock]
 		slices.SortStableFunc(calls, func(a, b call) int { return int(a.Call - b.Call) })
 		calm := calmCalls{calls: calls, end: w.storm, cohorts: w.cohorts(), find: find}
 		calm.judge()
+	}
+	return findings
+}
+
+// waste finds a calm in which sessions sent much more than calls and heartbeats need. Hardly any needs a tenth more than one
+// script for each.
+func (w *world) waste() (findings []string) {
+	need := 0
+	for _, c := range w.calls {
+		switch {
+		case c.Call >= w.storm || c.Kind == history.Look:
+			continue
+		case c.waits() && c.Outcome != history.Pending:
+			need += int((min(c.Return, w.storm) - c.Call) / simHeartbeat.Nanoseconds())
+		}
+		need++
+	}
+	if most := need * 13 / 10; w.scripts > most {
+		findings = append(findings, fmt.Sprintf("until the storm the sessions sent %d scripts, and hardly needed more than %d", w.scripts, need))
 	}
 	return findings
 }
@@ -71,6 +92,11 @@ func (c call) refusal() bool {
 	return c.Note == errNot.Error() || strings.Contains(c.Note, context.DeadlineExceeded.Error())
 }
 
+// full reports whether a call was refused because of WithMaxWaiting.
+func (c call) full() bool {
+	return c.terms.most > 0 && strings.Contains(c.Note, reentrant.ErrQueueFull.Error())
+}
+
 // calmCalls are the calls about one name, in the order in which they began, while nothing goes wrong.
 type calmCalls struct {
 	calls   []call
@@ -85,6 +111,7 @@ func (m calmCalls) judge() {
 			continue
 		}
 		m.succeeds(c)
+		m.isBounded(c)
 		switch {
 		case c.Kind == waitedFor:
 			m.isReported(c)
@@ -100,6 +127,9 @@ func (m calmCalls) judge() {
 
 // succeeds finds errors, losses, and calls that take long although they have nothing to wait for.
 func (m calmCalls) succeeds(c call) {
+	if c.extra || c.full() {
+		return
+	}
 	ok := c.Outcome == history.OK || c.Outcome == history.No && c.refusal() || c.Outcome == history.Lost && (c.known || c.held.over(c.Return)) ||
 		c.Kind == history.Await && c.Outcome == history.Lost && c.took() >= c.limit+simLease-time.Second
 	if !ok {
@@ -139,8 +169,8 @@ func (m calmCalls) isPrompt(i int, c call) {
 		}
 	}
 	patience := prompt
-	if c.terms != (terms{}) {
-		patience += simHeartbeat // after a time, a waiter looks for itself
+	if c.held.ends() > 0 || strings.HasPrefix(c.Lock, simDesks) {
+		patience += simHeartbeat // a waiter looks for itself, or all numbers may have been taken when each was tried
 	}
 	if late := time.Duration(c.Return - since); late > patience {
 		m.find(c, "nothing happened for %v before", late)
@@ -168,6 +198,32 @@ func (m calmCalls) overtaker(c call) *call {
 		}
 	}
 	return nil
+}
+
+// isBounded finds waits behind more callers of the process than WithMaxWaiting allows, and refusals behind fewer.
+func (m calmCalls) isBounded(c call) {
+	if c.terms.most == 0 || !c.waits() || c.again {
+		return
+	}
+	const instant = int64(time.Millisecond)
+	sure, perhaps := 0, 0
+	for _, other := range m.calls {
+		if other.Process != c.Process || other.Client == c.Client || !other.waits() || other.again || other.full() {
+			continue
+		}
+		if other.Call < c.Return+instant && other.Return > c.Call-instant {
+			perhaps++
+		}
+		if other.Call < c.Call-instant && other.Return > c.Return+instant {
+			sure++
+		}
+	}
+	switch {
+	case c.full() && perhaps < c.terms.most:
+		m.find(c, "it was refused while %d waited", perhaps)
+	case !c.full() && sure >= c.terms.most && c.took() > prompt:
+		m.find(c, "it waited while %d waited already", sure)
+	}
 }
 
 // hasReason finds tries that did not get what nobody had, or had asked for lately.

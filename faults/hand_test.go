@@ -206,6 +206,9 @@ func (h *hand) giveAll(p *part, holds int) {
 		h.look(p)
 		h.give(p)
 	}
+	if p.exclusive && h.random.IntN(8) == 0 {
+		h.record(call{Op: p.op(history.Unlock), extra: true}, func(*call) error { return p.release() })
+	}
 }
 
 func (h *hand) read(ctx context.Context) {
@@ -286,11 +289,24 @@ func (h *hand) useSlot(ctx context.Context) {
 func (h *hand) waitAndSignal(ctx context.Context) {
 	left, book := h.session.NewLock(simLeft), h.session.NewRWLock(simBook)
 	p, c := lockPart(h.own, left), left.NewCondition("news")
-	if h.random.IntN(3) == 0 {
+	switch h.random.IntN(6) {
+	case 0, 1:
 		p, c = writePart(h.own, book), book.NewCondition("news")
+	case 2:
+		l := h.session.NewLock(simBell, reentrant.WithAtLeast(simAtLeast))
+		p, c = lockPart(h.own, l), l.NewCondition("news")
+		p.terms.atLeast = simAtLeast
+	case 3:
+		l := h.session.NewLock(simKiln, reentrant.WithFixedLease(simFixed))
+		p, c = lockPart(h.own, l), l.NewCondition("news")
+		p.terms.fixed = simFixed
 	}
 	if !h.acquire(ctx, p) {
 		return
+	}
+	holds := 1
+	if p.exclusive {
+		holds += h.reenters(ctx, p)
 	}
 	switch h.random.IntN(5) {
 	case 0, 1:
@@ -301,8 +317,7 @@ func (h *hand) waitAndSignal(ctx context.Context) {
 		h.record(call{Op: p.op(signalled)}, func(*call) error { return c.Signal(h.own) })
 	}
 	time.Sleep(between(h.random, 0, time.Second))
-	h.look(p)
-	h.give(p)
+	h.giveAll(p, holds)
 }
 
 func (h *hand) await(p *part, c *reentrant.Condition) {

@@ -42,6 +42,7 @@ type part struct {
 	release func() error
 	signal  func() <-chan struct{}
 	held    func() (token uint64, held bool)
+	count   func() int // of a Lock's holds; may be nil
 }
 
 func readPart(ctx context.Context, l *reentrant.RWLock) *part {

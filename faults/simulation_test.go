@@ -36,6 +36,7 @@ const (
 	simHeartbeat = 12 * time.Second
 	simLinger    = simHeartbeat / 2
 	simPatience  = 30 * time.Minute // in virtual time
+	simKept      = 5 * time.Minute  // what the server keeps of a name that nobody uses
 
 	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
 	simLeastCohort = min(simLease/3, simHeartbeat) - simHeartbeat/10
@@ -148,6 +149,21 @@ func (w *world) play(t *testing.T) {
 	}
 	w.ending.Wait()
 	w.within("everything was released", w.released)
+	w.expires()
+}
+
+// expires checks that what is left in the server ends by itself, and soon.
+func (w *world) expires() {
+	c := w.server.Client()
+	left, err := c.Do(w.t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	require.NoError(w.t, err)
+	for _, key := range left {
+		ttl, err := c.Do(w.t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()
+		require.NoError(w.t, err)
+		if ttl == -1 || ttl > simKept.Milliseconds() {
+			w.find("%s stays for %d ms", key, ttl)
+		}
+	}
 }
 
 // The seed decides what kind of world it is: whether the server forgets, whether most sessions are

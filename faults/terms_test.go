@@ -14,6 +14,7 @@ import (
 const (
 	simFixed   = 2 * simHeartbeat
 	simAtLeast = simHeartbeat * 3 / 4
+	simWaiting = 2
 )
 
 // What hands do with several locks, and with locks on special terms.
@@ -153,7 +154,7 @@ func (h *hand) useBell(ctx context.Context) {
 
 // useGate takes a lock at which some do not keep to the order.
 func (h *hand) useGate(ctx context.Context) {
-	p := h.lockWith(simGate, terms{unfair: h.random.IntN(2) == 0})
+	p := h.lockWith(simGate, terms{unfair: h.random.IntN(2) == 0, most: h.random.IntN(2) * simWaiting})
 	if h.acquire(ctx, p) {
 		holds := 1 + h.reenters(ctx, p)
 		h.dwell(p)

@@ -17,7 +17,8 @@ type witness struct {
 	*process
 	mu    sync.Mutex
 	uses  map[use]int
-	ended map[use]bool // the latest end of a use is EventReleased, after which a loss may be reported too
+	token map[use]reentrant.Token // with which a hold of a Lock began
+	ended map[use]bool            // the latest end of a use is EventReleased, after which a loss may be reported too
 }
 
 // A use is what an owner has of a name, by its events. Permits have no owner.
@@ -28,7 +29,7 @@ type use struct {
 }
 
 func newWitness(p *process) *witness {
-	return &witness{process: p, uses: make(map[use]int), ended: make(map[use]bool)}
+	return &witness{process: p, uses: make(map[use]int), token: make(map[use]reentrant.Token), ended: make(map[use]bool)}
 }
 
 func (v *witness) Observe(_ context.Context, e reentrant.Event) {
@@ -41,9 +42,14 @@ func (v *witness) Observe(_ context.Context, e reentrant.Event) {
 	switch e.Kind {
 	case reentrant.EventAcquired:
 		v.begins(u, units, uint64(e.Token))
+		v.token[u] = e.Token
 	case reentrant.EventReleased:
 		v.stops(u, units, e)
 		v.ended[u] = true
+	case reentrant.EventRenewalFailing:
+		if v.stillCalm() {
+			v.find("%s observed that %s cannot be renewed: %v", v.name, e.Lock, e.Err)
+		}
 	case reentrant.EventLost:
 		if v.uses[u] > 0 || !v.ended[u] {
 			v.stops(u, units, e)
@@ -73,6 +79,9 @@ func (v *witness) begins(u use, units int, token uint64) {
 func (v *witness) stops(u use, units int, e reentrant.Event) {
 	if v.uses[u] < units {
 		v.find("%s observed the end of what had not begun: %v of %s (%v) by %v", v.name, e.Kind, u.lock, u.mode, u.owner)
+	}
+	if e.Mode == reentrant.ModeLock && e.Token != v.token[u] {
+		v.find("%s observed the end of a hold of %s by %v with token %d, which began with %d", v.name, u.lock, u.owner, e.Token, v.token[u])
 	}
 	if v.uses[u] -= units; v.uses[u] <= 0 {
 		delete(v.uses, u)
