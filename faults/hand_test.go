@@ -136,6 +136,7 @@ type hand struct {
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
 	(*hand).useBoth, (*hand).useEither, (*hand).useKiln, (*hand).useBell, (*hand).useGate, (*hand).useNoted,
+	(*hand).waitAndSignal, // twice: it takes many hands, and time
 }
 
 func (h *hand) work(ctx context.Context) {
@@ -289,14 +290,14 @@ func (h *hand) useSlot(ctx context.Context) {
 func (h *hand) waitAndSignal(ctx context.Context) {
 	left, book := h.session.NewLock(simLeft), h.session.NewRWLock(simBook)
 	p, c := lockPart(h.own, left), left.NewCondition("news")
-	switch h.random.IntN(6) {
-	case 0, 1:
+	switch h.random.IntN(12) {
+	case 0, 1, 2:
 		p, c = writePart(h.own, book), book.NewCondition("news")
-	case 2:
+	case 3:
 		l := h.session.NewLock(simBell, reentrant.WithAtLeast(simAtLeast))
 		p, c = lockPart(h.own, l), l.NewCondition("news")
 		p.terms.atLeast = simAtLeast
-	case 3:
+	case 4:
 		l := h.session.NewLock(simKiln, reentrant.WithFixedLease(simFixed))
 		p, c = lockPart(h.own, l), l.NewCondition("news")
 		p.terms.fixed = simFixed
@@ -308,10 +309,10 @@ func (h *hand) waitAndSignal(ctx context.Context) {
 	if p.exclusive {
 		holds += h.reenters(ctx, p)
 	}
-	switch h.random.IntN(5) {
-	case 0, 1:
+	switch h.random.IntN(6) {
+	case 0, 1, 2:
 		h.await(p, c)
-	case 2:
+	case 3:
 		h.record(call{Op: p.op(signalled), all: true}, func(*call) error { return c.SignalAll(h.own) })
 	default:
 		h.record(call{Op: p.op(signalled)}, func(*call) error { return c.Signal(h.own) })

@@ -268,12 +268,14 @@ func (w *world) within(what string, ok func() bool) {
 
 // judge returns how many holds there were, and how many of them were lost.
 func (w *world) judge(t *testing.T) (holds, lost int) {
-	var exclusive, shared []history.Op
+	var exclusive, numbers, shared []history.Op
 	for _, c := range w.calls {
 		switch {
 		case c.Kind == signalled || c.Kind == waitedFor || c.Kind == inspected:
 		case c.Lock == simBook || c.Lock == simSeats || c.Lock == simDesks:
 			shared = append(shared, c.Op)
+		case strings.HasPrefix(c.Lock, simDesks):
+			numbers = append(numbers, c.Op)
 		default:
 			exclusive = append(exclusive, c.Op)
 		}
@@ -282,7 +284,9 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 	if h.Local = w.cohorts(); h.Local {
 		h.Least = simLeastCohort
 	}
-	verdicts := []history.Verdict{history.Judge(h), history.JudgeShared(history.SharedHistory{
+	slots := h // a slot is lost with its permit, which a process hands over without asking Redis
+	slots.Ops, slots.Local = numbers, true
+	verdicts := []history.Verdict{history.Judge(h), history.Judge(slots), history.JudgeShared(history.SharedHistory{
 		Ops: shared, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease,
 		Permits: map[string]int{simSeats: simSeatsFree, simDesks: simDesksFree},
 	})}

@@ -174,9 +174,10 @@ func (h *hand) useNoted(ctx context.Context) {
 	if !h.acquire(ctx, p) {
 		return
 	}
+	holds := 1 + h.reenters(ctx, p)
 	time.Sleep(between(h.random, prompt, prompt+h.pace()))
 	h.inspects(l, p, note)
-	h.giveAll(p, 1)
+	h.giveAll(p, holds)
 }
 
 // inspects checks that the server shows a hold to all, with its note and no other.
