@@ -323,7 +323,7 @@ func stopShareAfter(t *testing.T, c *crew, h *halfShare, script stopper, how str
 		c.limit = 3
 	}
 	for _, s := range c.sharers() {
-		s.member.site = &site
+		s.site = &site
 	}
 	if h.golden != nil {
 		h.golden(c)

@@ -275,7 +275,7 @@ func TestSentinelFailover(t *testing.T) {
 	}, 2*limit, time.Second, "the replica is the master")
 	host, port, err = net.SplitHostPort(replica.Addr())
 	require.NoError(t, err)
-	require.NoError(t, first.SlaveOf(t.Context(), host, port).Err()) // Sentinel does so ten seconds later
+	require.NoError(t, first.ReplicaOf(t.Context(), host, port).Err()) // Sentinel does so ten seconds later
 	var session *reentrant.Session
 	require.Eventually(t, func() bool { // opening a session is a single try, and one of its connections may still lead to the old master
 		for _, kind := range []string{"normal", "pubsub"} { // as Sentinel does
