@@ -164,6 +164,12 @@ func (p *lonelyProgram) say(format string, args ...any) {
 	p.trace = append(p.trace, fmt.Sprintf(format, args...))
 }
 
+func (p *lonelyProgram) story() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.trace, "\n")
+}
+
 func (p *lonelyProgram) random(most time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -254,7 +260,7 @@ func (p *lonelyProgram) step() {
 	way := p.ways[p.random(time.Duration(len(p.ways)))-1]
 	ok, err := way.try(ctx)
 	p.say("%s: %v, %v", way.name, ok, err)
-	require.True(p.t, ok || err != nil, "nobody else has it:\n%s", strings.Join(p.trace, "\n"))
+	require.True(p.t, ok || err != nil, "nobody else has it:\n%s", p.story())
 	if ok {
 		time.Sleep(p.random(20 * time.Millisecond))
 		p.say("leaves: %v", way.leave(ctx))
