@@ -21,7 +21,7 @@ type AcquireRequest struct {
 
 	Queue   bool // take a place among the waiters if the lock is taken
 	Barge   bool // do not wait behind others for a free lock
-	Yield   bool // when taking over from the own session: give it to the first waiter, if any, and queue up
+	Yield   bool // when taking over from the own session: give it to the first waiter, if any; with Queue, queue up
 	Fixed   bool // the lease starts with the first reply Granted; repeating never prolongs it
 	KeepTTL bool // when taking over from the own session: leave the lease as it is
 

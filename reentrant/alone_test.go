@@ -192,6 +192,38 @@ func TestACrashWhileALockIsKeptCostsThreeHeartbeats(t *testing.T) {
 	}
 }
 
+// A session that ends just after it asked for a lock that it would have kept delays the others as any waiter that dies does.
+func TestACrashWhileALockIsAskedForCostsThreeHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other, third := newSession(t, b, reentrant.WithLinger(time.Second)), newSession(t, b), newSession(t, b)
+		l, m := s.NewLock("x"), other.NewLock("x")
+		for range 3 {
+			require.NoError(t, l.Lock(t.Context()))
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+		require.NoError(t, m.Lock(t.Context()))
+		b.SetFault(memory.Script(memory.Acquire, memory.LoseReply))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.ErrorIs(t, l.Lock(ctx), context.Canceled) })
+		synctest.Wait()
+		b.Partition(s.ID(), true)
+		wg.Go(func() {
+			time.Sleep(time.Millisecond)
+			begun, n := time.Now(), third.NewLock("x")
+			assert.NoError(t, n.Lock(t.Context()))
+			assert.LessOrEqual(t, time.Since(begun), 3*reentrant.DefaultHeartbeat+50*time.Millisecond)
+			assert.NoError(t, n.Unlock(t.Context()))
+			cancel()
+		})
+		time.Sleep(2 * time.Millisecond)
+		require.NoError(t, m.Unlock(t.Context()))
+		wg.Wait()
+		b.Partition(s.ID(), false)
+	})
+}
+
 // A hold with terms of its own is its owner's in Redis, although the session is alone with the lock.
 func TestHoldsWithTermsOfTheirOwnAreNotKept(t *testing.T) {
 	ctx := context.Background()

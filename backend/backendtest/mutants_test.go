@@ -198,6 +198,7 @@ var mutants = []mutant{
 	// Yielding.
 	{"no attempt yields", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", requests(func(q *backend.AcquireRequest) { q.Yield = false })},
 	{"a yield leaves no place", "Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldWithdraws},
+	{"every yield leaves a place", "Yield/WithoutQueueLeavesNoPlace", requests(func(q *backend.AcquireRequest) { q.Queue = q.Queue || q.Yield })},
 	{"a copy of a yield gives the lock away again", "Yield/AgainKeepsThePlace", yieldTwice},
 	{"a yield frees the lock if no session waits", "Yield/WithoutAWaiterTakesOver", yieldFrees},
 	{"a yield goes to a dead waiter", "Yield/DoesNotGiveTheLockToADeadWaiter", requests(func(q *backend.AcquireRequest) { q.Patience = forever })},

@@ -9,6 +9,7 @@ import (
 // Giving the lock to another session while one's own owners wait.
 var yieldCases = []testCase{
 	{"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldGivesTheLock},
+	{"Yield/WithoutQueueLeavesNoPlace", yieldWithoutPlace},
 	{"Yield/AgainKeepsThePlace", yieldAgain},
 	{"Yield/WithoutAWaiterTakesOver", yieldWithoutAWaiter},
 	{"Yield/DoesNotGiveTheLockToADeadWaiter", yieldToTheDead},
@@ -28,6 +29,18 @@ func yieldGivesTheLock(t *test) {
 	b.release(1)
 	c.release(1)
 	require.Equal(t, "9", a.has(2).Owner)
+}
+
+func yieldWithoutPlace(t *test) {
+	a, b, _ := t.connect3()
+	a.take(1)
+	b.wait(1)
+	reply := a.acquire(2, yield, func(r *backend.AcquireRequest) { r.Queue = false })
+	require.Equal(t, backend.Waiting, reply.Status)
+	b.has(1)
+	b.waiting()
+	b.release(1)
+	a.take(3)
 }
 
 func yieldAgain(t *test) {

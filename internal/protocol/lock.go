@@ -149,7 +149,9 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 	if req.Yield {
 		if next, ok := l.firstWaiter(now); ok {
 			l.Hold = Hold{}
-			l.place(now, session, req) // before the grant, so that the message comes last
+			if req.Queue {
+				l.place(now, session, req) // before the grant, so that the message comes last
+			}
 			l.grant(now, next)
 			return waiting(next.TTL)
 		}

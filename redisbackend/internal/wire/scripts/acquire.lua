@@ -7,7 +7,7 @@
 --       6 not after: Redis time, us, from which this copy is refused
 --       7 flags, any of
 --           q  queue up if the lock is taken      b  barge: do not wait behind others for a free lock
---           y  yield: give it to the first waiter, if there is one, and queue up behind
+--           y  yield: give it to the first waiter, if there is one, and with q queue up behind
 --           f  fixed lease: it starts once        k  keep the TTL as it is when taking over from ourselves
 --       8 tokens wanted   9 highest token this session has seen
 --      10 patience, ms: the place is dropped when not refreshed for so long
@@ -92,8 +92,8 @@ if mine then -- a newer attempt of the same session takes over
   local next, dead
   if flag('y') then next, dead = waiting(KEYS, now) end
   if next then
-    place(dead) -- behind all others, before the grant, which sends the message last
-    if not grant(KEYS, rec, now, next, dead, channel, field, session) then redis.call('DEL', KEYS[1]) end
+    if flag('q') then place(dead) end -- behind all others, before the grant, which sends the message last
+    if not grant(KEYS, rec, now, next, dead, channel, field, flag('q') and session) then redis.call('DEL', KEYS[1]) end
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
   local stopped = rec.session ~= session -- a grant to this session, before it took its place away

@@ -182,14 +182,16 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
 	req := backend.AcquireRequest{
 		Epoch: m.epoch, Owner: m.field(at), Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: m.notAfter(at),
-		Queue: a.waits, Barge: a.barges, Yield: a.yields, KeepTTL: a.keepTTL,
+		Queue: a.waits && !m.hold.alone, Barge: a.barges, Yield: a.yields, KeepTTL: a.keepTTL,
 		Tokens: m.tokens(at), Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: m.prior,
 	}
 	if m.hold.cohort {
 		req.Holds = 1
 	}
 	if m.hold.alone {
-		req.GrantTTL = at.Lease // by which Redis knows how long the record must outlive a renewal
+		// By it Redis knows how long the record must outlive a renewal. So this attempt takes no place, which would be granted
+		// for so long although the process had ended.
+		req.GrantTTL = at.Lease
 	}
 	return req
 }
