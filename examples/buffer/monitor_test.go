@@ -70,7 +70,8 @@ func (p *patient) unsignalled(t *testing.T) (waits bool) {
 // wakes asserts that the patient has been signalled, and waits until it has its item.
 func (p *patient) wakes(t *testing.T) {
 	t.Helper()
-	require.False(t, p.unsignalled(t), "the patient was not signalled")
+	require.Eventually(t, func() bool { return !p.unsignalled(t) }, testsize.Patience(30*time.Second), time.Millisecond,
+		"the patient is signalled: its session may learn of it a moment later")
 	select {
 	case err := <-p.done:
 		require.NoError(t, err)
