@@ -126,3 +126,8 @@ func TestAPasswordInAStrayURLIsNotPrinted(t *testing.T) {
 		assert.NotContains(t, stderr.String(), "cr", args)
 	}
 }
+
+// An error of another package may quote the URL.
+func TestWordsOfAnErrorShowNoPassword(t *testing.T) {
+	assert.Equal(t, "connect to redis://…@host:1/2: refused", words(errors.New("connect to redis://me:se#cr@et@host:1/2: refused")))
+}
