@@ -187,3 +187,31 @@ func TestTheNextOwnerOfASideWaitsOrHolds(t *testing.T) {
 		require.NoError(t, l.RUnlock(r))
 	})
 }
+
+// A caller that waits behind another of its session, while other sessions have what they want, is told so: not that the
+// server did not reply.
+func TestTheContextOfACallerInLineEndsBetweenHeartbeats(t *testing.T) {
+	for kind, take := range map[string]func(context.Context, *reentrant.Session) error{
+		"Lock":    func(ctx context.Context, s *reentrant.Session) error { return s.NewRWLock("x").Lock(ctx) },
+		"Acquire": func(ctx context.Context, s *reentrant.Session) error { return s.NewSemaphore("x", 1).Acquire(ctx, 1) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			eachInBubble(t, func(t *testing.T, b backend.Backend) {
+				s := newSession(t, b)
+				require.NoError(t, take(t.Context(), newSession(t, b)))
+				ctx, cancel := context.WithCancel(t.Context())
+				first := make(chan error, 1)
+				go func() { first <- take(ctx, s) }()
+				time.Sleep(300 * time.Millisecond)
+				soon, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer end()
+				err := take(soon, s)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.NotErrorIs(t, err, reentrant.ErrUnavailable)
+				assert.False(t, reentrant.OutcomeUnknown(err))
+				cancel()
+				assert.ErrorIs(t, <-first, context.Canceled)
+			})
+		})
+	}
+}

@@ -164,11 +164,13 @@ func (n *Name) run() {
 // Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
 // unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
 // have the units, or if no command was needed because owners of this session have them. A reply about anything else, such
-// as what the session gave back, counts for nothing.
+// as what the session gave back, counts for nothing. That the claim waits at the server counts until a copy of it is sent,
+// also for those who came in behind the owner for whom it was made.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err == nil && n.plan.Claims() && n.denied.Before(since) {
+	waits := n.plan.Waits() && n.asked.IsZero()
+	if n.err == nil && n.plan.Claims() && n.denied.Before(since) && !waits {
 		return backend.WithOutcomeUnknown(fmt.Errorf("%w: no reply yet", backend.ErrUnavailable))
 	}
 	return n.err

@@ -429,6 +429,28 @@ func TestAWaitForUsersOfTheSessionIsNotUnheard(t *testing.T) {
 	})
 }
 
+// The server says at each heartbeat that the session's first user waits. Those behind it are told no other reply.
+func TestAWaitBehindOneThatWaitsAtTheServerIsUnheardOnlyWhileACopyIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		first := enter(s, 4, 0)
+		s.command(1).place(0)
+		s.command(1).place(0) // when the grace is over
+		time.Sleep(time.Millisecond)
+		begun := time.Now()
+		second := enter(s, 1, 0)
+		time.Sleep(testHeartbeat / 2)
+		assert.NoError(t, s.name.Unheard(begun), "others come first")
+		again := s.command(1)
+		assert.ErrorIs(t, s.name.Unheard(begun), backend.ErrUnavailable)
+		again.place(0)
+		synctest.Wait()
+		assert.NoError(t, s.name.Unheard(begun))
+		second.leave()
+		first.leave()
+	})
+}
+
 // A try comes just after the failure of another one, whose claim would be sent again: the server would repeat what it said then.
 func TestATryHasNoEarlierReplyRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -154,6 +154,9 @@ func (p *Plan) Idle() bool { return p.units == 0 && !p.claiming && !p.unsettled 
 // Claims reports whether a claim is under way.
 func (p *Plan) Claims() bool { return p.claiming }
 
+// Waits reports whether the server has said that the claim under way waits there.
+func (p *Plan) Waits() bool { return p.claiming && p.claim.placed }
+
 // Claimed returns whether the claim under way asks for units, and how many of its latest copies had no reply.
 func (p *Plan) Claimed() (asks bool, tries int) { return p.claiming && p.claim.asks(), p.claim.tries }
 
