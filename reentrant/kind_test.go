@@ -167,6 +167,30 @@ func TestANameIsSoonFreeForAnotherKind(t *testing.T) {
 	}
 }
 
+// While owners wait for a condition of a Lock its name is not another kind's: nobody could signal them.
+func TestAConditionThatOwnersWaitForKeepsTheNameOfItsLock(t *testing.T) {
+	eachInBubble(t, func(t *testing.T, b backend.Backend) {
+		s, other := newSession(t, b), newSession(t, b)
+		l := s.NewLock("name")
+		ctx := reentrant.WithOwner(t.Context(), "waiter")
+		require.NoError(t, l.Lock(ctx))
+		waited := make(chan error, 1)
+		go func() { waited <- l.NewCondition("ready").Await(ctx) }()
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			_, err := other.NewRWLock("name").TryRLock(t.Context())
+			require.ErrorIs(t, err, reentrant.ErrWrongKind)
+		}
+		require.NoError(t, l.Lock(t.Context()))
+		require.NoError(t, l.NewCondition("ready").Signal(t.Context()))
+		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, <-waited)
+		require.NoError(t, l.Unlock(ctx))
+		time.Sleep(31 * time.Second)
+		require.NoError(t, other.NewRWLock("name").RLock(t.Context()))
+	})
+}
+
 // eachInBubble runs a test in virtual time, with a server in memory and with an embedded Redis.
 func eachInBubble(t *testing.T, test func(*testing.T, backend.Backend)) {
 	t.Run("memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, memory.New()) }) })

@@ -163,7 +163,7 @@ func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus
 }
 
 // Beat renews the deadlines of a session's tickets and removes those that were served. It returns the status of each
-// ticket.
+// ticket. While there are any the record is kept, so that the name is not another kind's when they are signalled.
 func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []backend.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)
@@ -172,10 +172,12 @@ func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) 
 		if i := find(c.Waiting, session, epoch); i >= 0 {
 			c.Waiting[i].Deadline = now + c.Waiting[i].Patience
 			answers = append(answers, backend.Waited)
+			l.prolong(now)
 			continue
 		}
 		if i := find(c.Signalled, session, epoch); i >= 0 {
 			c.Signalled[i].Deadline = now + c.Signalled[i].Patience
+			l.prolong(now)
 		}
 		answers = append(answers, backend.Signalled)
 	}

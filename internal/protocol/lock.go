@@ -444,6 +444,13 @@ func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Mic
 // that start from the clock again do not fall behind.
 func (l *Lock) save(now Instant) { l.Record.Expires = l.retention(now) }
 
+// prolong keeps the record, if there is one, for as long as one that is saved now.
+func (l *Lock) prolong(now Instant) {
+	if l.Record.Keep > 0 {
+		l.Record.Expires = max(l.Record.Expires, l.retention(now))
+	}
+}
+
 // retention returns when the record expires if it is saved now.
 func (l *Lock) retention(now Instant) Instant {
 	ahead := Instant(min(l.Record.Last, clockToken(now+Farthest)))*time.Microsecond - now
