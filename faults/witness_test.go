@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func (v *witness) Observe(_ context.Context, e reentrant.Event) {
 		v.stops(u, units, e)
 		v.ended[u] = true
 	case reentrant.EventRenewalFailing:
-		if v.stillCalm() {
+		if v.stillCalm() && !errors.Is(e.Err, reentrant.ErrUnavailable) { // a slow parcel, or some in a row
 			v.find("%s observed that %s cannot be renewed: %v", v.name, e.Lock, e.Err)
 		}
 	case reentrant.EventLost:

@@ -19,6 +19,7 @@ var priorCases = []testCase{
 	{"Prior/OfAHoldThatIsGoneTakesNothingFromTheNext", priorOfAGoneHold},
 	{"Prior/OfALeaseThatEndedGivesAFullLease", priorOfAnEndedLease},
 	{"Prior/PassesOverNoWaiter", priorPassesOverNoWaiter},
+	{"Prior/AReleaseServesTheFirst", priorReleaseServesTheFirst},
 	{"Prior/ALateAttemptIsRefused", latePrior},
 	{"Prior/AnAttemptThatWasGivenUpIsRefused", priorOfAnAttemptGivenUp},
 	{"Prior/ARightOneYields", aRightPriorYields},
@@ -199,6 +200,25 @@ func priorPassesOverNoWaiter(t *test) {
 	p.Freed = true
 	require.Equal(t, backend.Waiting, a.acquire(epoch+1, queue, remembering(p)).Status)
 	b.has(epoch)
+}
+
+func priorReleaseServesTheFirst(t *test) {
+	a, b, c := t.connect3()
+	a.take(1)
+	b.wait(1) // now the record is kept for long, and waiters change nothing in it
+	a.release(1)
+	b.release(1)
+	p := a.remember(2)
+	a.releaseBy(2, p)
+	p.Freed = true
+	p = a.remember(3, remembering(p))
+	b.wait(2)
+	c.wait(1)
+	require.Equal(t, backend.Released, a.send(backend.ReleaseRequest{Epoch: 3, Prior: p}))
+	b.has(2)
+	b.waiting(c)
+	b.release(2)
+	c.has(1)
 }
 
 func latePrior(t *test) {
