@@ -29,7 +29,7 @@ var quorumSkips = []backendtest.Option{
 		"Release/GivesTheLockToTheLongestWaiter", "Release/OfAGrantGivesItToTheNext", "Token/RisesWithEveryHolder",
 		"Token/RisesAboveWhatTheSessionHasSeen", "Wanted/IsNotSentToOtherOwners",
 		"Wanted/IsSentToAWaiterThatGetsTheLockBeforeOthers", "Yield/AgainKeepsThePlace",
-		"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", "Watch/AGrantThatIsWatchedIsAccepted"),
+		"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", "Yield/WithoutQueueLeavesNoPlace", "Watch/AGrantThatIsWatchedIsAccepted"),
 	backendtest.Skip("a waiting session has no place, and is not listed", "Acquire/BargingPassesTheQueue", "Conn/CloseLeavesTheLocks",
 		"Inspect/ChangesNothing", "Inspect/ShowsEveryField", "Inspect/ShowsTheSameToAllSessions",
 		"Late/ACopyIsRefusedAfterTheWithdrawal", "Late/ATombstoneEnds", "Late/ATombstoneIsTheSessionsAlone",

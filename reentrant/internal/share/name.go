@@ -36,11 +36,12 @@ type Name struct {
 	halted  bool       // the room has stopped: run never starts again
 	plan    plan.Plan
 
-	err    error     // of the latest copy that failed; nil after a reply
-	failed error     // the same, also after a reply
-	asked  time.Time // when the copy under way was sent; zero if none is
-	denied time.Time // when a reply last said that others have, or wait for, what users of this session want
-	reason error     // the error for expelled waiters
+	err     error     // of the latest copy that failed; nil after a reply
+	failed  error     // the same, also after a reply
+	asked   time.Time // when the copy under way was sent; zero if none is
+	denied  time.Time // when a reply last said that others have, or wait for, what users of this session want
+	replied time.Time // when a claim last got a reply
+	reason  error     // the error for expelled waiters
 }
 
 // A Ref is what a handle keeps of a name. It is empty once the room has forgotten the name, so that the handles of names
@@ -169,8 +170,20 @@ func (n *Name) run() {
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.unheardLocked(since, n.denied)
+}
+
+// Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does. The server that
+// has replied anything since is not silent.
+func (n *Name) Interrupted(since time.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unheardLocked(since, n.replied)
+}
+
+func (n *Name) unheardLocked(since, heard time.Time) error {
 	waits := n.plan.Waits() && n.asked.IsZero()
-	if n.err == nil && n.plan.Claims() && n.denied.Before(since) && !waits {
+	if n.err == nil && n.plan.Claims() && heard.Before(since) && !waits {
 		return backend.WithOutcomeUnknown(fmt.Errorf("%w: no reply yet", backend.ErrUnavailable))
 	}
 	return n.err

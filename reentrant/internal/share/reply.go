@@ -43,7 +43,7 @@ func (n *Name) exchange() {
 		if err != nil {
 			n.failedLocked(&at, err)
 		} else {
-			n.err = nil
+			n.err, n.replied = nil, at.Now
 			if denies(&req, &reply) {
 				n.denied = at.Now
 			}

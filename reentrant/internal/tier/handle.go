@@ -146,7 +146,7 @@ func (h *Handle) outcome(ctx context.Context, n *share.Name, o sharedqueue.Outco
 	case sharedqueue.TooMany:
 		return false, core.ErrTooManyHolds
 	case sharedqueue.Cancelled:
-		if err := n.Unheard(begun); err != nil {
+		if err := n.Interrupted(begun); err != nil {
 			return false, core.InterruptedBy(ctx, "waiting for Redis", err)
 		}
 		return false, core.Outwaited(ctx, "others come first")

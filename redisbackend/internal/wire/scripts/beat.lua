@@ -5,7 +5,8 @@
 -- ARGV  1 session  2 channel prefix  3 number of tickets  4 "1" if all sessions listen here
 --       then the tickets, then those whose owners have the lock again: their signals are acknowledged
 -- Returns  {now, code...}   1 waits   2 does not wait any more: it was signalled, or given up for dead
--- Keeps    a lock that is free goes to the first live waiter; the record, so that the name stays a Lock's while some wait.
+-- Keeps    a lock that is free goes to the first live waiter; the record, so that the name stays a Lock's while owners
+--          wait.
 -- Twice    deadlines move.
 -- Late     tickets that are gone stay gone; the deadlines of the others count from when it arrives.
 
