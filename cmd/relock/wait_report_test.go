@@ -110,10 +110,10 @@ func TestAQuietWaitPrintsOnlyErrors(t *testing.T) {
 	url := embedded(t)
 	s := session(t, url)
 	holdLock(t, s, "deploy", "alice")
-	r := start(t, url, "run", "-q", "-w", "1", "deploy", "--", "echo")
+	r := answered(t, url, "run", "-q", "-w", "1", "deploy", "--", "echo")
 	r.exits(exitNotAcquired)
 	assert.Regexp(t, `^relock: lock deploy was not acquired: .*\n$`, r.stderr.String())
-	loud := start(t, url, "run", "-w", "1", "deploy", "--", "echo")
+	loud := answered(t, url, "run", "-w", "1", "deploy", "--", "echo")
 	loud.exits(exitNotAcquired)
 	assert.Contains(t, loud.stderr.String(), `msg="waiting for a lock"`)
 }
