@@ -79,7 +79,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
 	case got == localqueue.TimedOut:
-		return false, st.checkCleanUp(0)
+		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // what tryEnter gives it
 	case got != localqueue.Cancelled:
 		return false, nil
 	case ctx.Err() != nil:
