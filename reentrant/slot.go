@@ -39,8 +39,8 @@ type slotHold struct {
 // AcquireSlot takes a permit, as [Semaphore.Acquire] does, and with it the lowest number that is free: from 0, below the
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
 // a session that died come back a moment apart from its permits, and a number can fall free behind the search; AcquireSlot
-// then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns
-// [ErrWrongKind].
+// then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's name is in use as another
+// kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind].
 //
 // Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
 // another one. Its errors are those of Acquire; after an error nothing is held.
@@ -213,7 +213,8 @@ func (s Slot) Lost() <-chan struct{} {
 
 // Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended.
 // It returns [ErrLost] if the slot was lost, [ErrNotHeld] if it was released before, and otherwise what [Lock.Unlock]
-// returns.
+// returns. With [WithAsyncUnlock] it does wait for Redis, so that the permit comes with a free number: until ctx ends, and for
+// the time of one command at most.
 func (s Slot) Release(ctx context.Context) error {
 	switch {
 	case ctx == nil:
@@ -226,7 +227,9 @@ func (s Slot) Release(ctx context.Context) error {
 	if errors.Is(err, ErrNotHeld) {
 		return err
 	}
-	h.lock.handle.AwaitCleanUp() // with WithAsyncUnlock the number may still be taken
+	if err == nil { // with WithAsyncUnlock the number may still be taken
+		h.lock.handle.AwaitCleanUp(ctx)
+	}
 	h.forget()
 	h.permit.Forget()
 	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))

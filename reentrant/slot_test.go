@@ -361,3 +361,36 @@ func TestTheNumberOfASlotIsFreeBeforeItsPermitWithAsyncUnlock(t *testing.T) {
 		require.NoError(t, next.Release(t.Context()))
 	})
 }
+
+// A server that is silent keeps Release no longer than it keeps Unlock, and no longer than ctx lasts if Unlock waits for nothing.
+func TestReleaseOfASlotEndsThoughTheServerIsSilent(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []reentrant.Option
+		wait    time.Duration // of ctx
+		most    time.Duration
+	}{
+		"Unlock waits":                  {nil, time.Hour, 6 * time.Second},
+		"asynchronous, ctx ends":        {[]reentrant.Option{reentrant.WithAsyncUnlock()}, 100 * time.Millisecond, 100 * time.Millisecond},
+		"asynchronous, ctx has a limit": {[]reentrant.Option{reentrant.WithAsyncUnlock()}, time.Hour, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				slot, err := newSession(t, b, c.options...).NewSemaphore("nodes", 1).AcquireSlot(t.Context())
+				require.NoError(t, err)
+				b.SetFault(func(op memory.Op) memory.Verdict {
+					if op.Verb == memory.Release {
+						return memory.Lose
+					}
+					return memory.Pass
+				})
+				defer b.SetFault(nil)
+				ctx, cancel := context.WithTimeout(t.Context(), c.wait)
+				defer cancel()
+				begun := time.Now()
+				_ = slot.Release(ctx) // whether it is an error is up to Unlock
+				assert.LessOrEqual(t, time.Since(begun), c.most)
+			})
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package exclusive
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -105,16 +106,24 @@ func (h *Handle) WithState(f func(*State)) {
 	}
 }
 
-// AwaitCleanUp waits until Redis has what an owner has given back without waiting for it, or the session has stopped trying.
-func (h *Handle) AwaitCleanUp() {
+// AwaitCleanUp waits until Redis has what an owner has given back without waiting for it: for as long as one command may take,
+// and no longer than ctx.
+func (h *Handle) AwaitCleanUp(ctx context.Context) {
 	var done <-chan struct{}
 	h.WithState(func(st *State) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		done = st.cleaning
 	})
-	if done != nil {
-		<-done
+	if done == nil {
+		return
+	}
+	limit := time.NewTimer(h.Room.core.Config.CommandTimeout)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	case <-ctx.Done():
 	}
 }
 
