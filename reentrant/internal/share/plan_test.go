@@ -478,3 +478,23 @@ func TestATryHasNoEarlierReplyRepeated(t *testing.T) {
 		assert.Greater(t, ask(), first)
 	})
 }
+
+// A server that has replied to a claim is not silent while the next copy is under way, though it did not say that others have
+// the permits. Only a try needs that.
+func TestAWaitIsNotInterruptedByAServerThatHasReplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		begun := time.Now()
+		first := enter(s, 4, 0)
+		asked := s.command(1)
+		assert.ErrorIs(t, s.name.Interrupted(begun), backend.ErrUnavailable)
+		time.Sleep(time.Millisecond)
+		asked.reply <- backend.ShareReply{Status: backend.StaleShare, Epoch: 7}
+		again := s.command(8)
+		assert.NoError(t, s.name.Interrupted(begun))
+		assert.ErrorIs(t, s.name.Unheard(begun), backend.ErrUnavailable)
+		again.place(0)
+		synctest.Wait()
+		first.leave()
+	})
+}
