@@ -169,8 +169,8 @@ func (m calmCalls) isPrompt(i int, c call) {
 		}
 	}
 	patience := prompt
-	if c.held.ends() > 0 || strings.HasPrefix(c.Lock, simDesks) {
-		patience += simHeartbeat // a waiter looks for itself, or all numbers may have been taken when each was tried
+	if c.held.ends() > 0 {
+		patience += simHeartbeat // a waiter looks for itself
 	}
 	if late := time.Duration(c.Return - since); late > patience {
 		m.find(c, "nothing happened for %v before", late)
@@ -226,7 +226,7 @@ func (m calmCalls) isBounded(c call) {
 	}
 }
 
-// hasReason finds tries that did not get what nobody had, or had asked for lately.
+// hasReason finds tries that did not get what no owner had, or had asked for lately.
 func (m calmCalls) hasReason(c call) {
 	if c.Lock != simLeft && c.Lock != simRight && c.Lock != simGate {
 		return
@@ -250,7 +250,7 @@ func (m calmCalls) hasReason(c call) {
 			return
 		}
 	}
-	m.find(c, "it got nothing, though nobody had it")
+	m.find(c, "it got nothing, though no owner had it")
 }
 
 // mostOvertakes is for an owner behind three others of its process: each of the two other processes has a turn before each of
