@@ -36,7 +36,7 @@ const (
 	simHeartbeat = 12 * time.Second
 	simLinger    = simHeartbeat / 2
 	simPatience  = 30 * time.Minute // in virtual time
-	simKept      = 5 * time.Minute  // what the server keeps of a name that nobody uses
+	simKept      = 5 * time.Minute  // what the server keeps of a name that is not in use
 
 	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
 	simLeastCohort = min(simLease/3, simHeartbeat) - simHeartbeat/10

@@ -120,7 +120,7 @@ func (r *rivals) both(what string, send func(side int) string) {
 func (r *rivals) chance(n int) bool { return r.random.IntN(n) == 0 }
 
 func (r *rivals) attempt(x *twin) {
-	if !x.queued.IsZero() && time.Since(x.queued) > 2*time.Second { // its place has ended, and could come back if nobody saw that
+	if !x.queued.IsZero() && time.Since(x.queued) > 2*time.Second { // its place has ended, and could come back if no run saw that
 		r.release(x)
 		x.queued = time.Time{}
 	}

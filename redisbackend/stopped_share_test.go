@@ -353,7 +353,7 @@ func stopShareAfter(t *testing.T, c *crew, h *halfShare, script stopper, how str
 	return true
 }
 
-// learns tells sessions which units were taken from them, as renewals do.
+// learns takes from sessions the units that they have lost, as renewals do.
 func (c *crew) learns(h *halfShare) {
 	by, _ := c.given()
 	for _, s := range c.sharers() {

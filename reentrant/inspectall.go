@@ -18,8 +18,8 @@ import (
 //
 // A name that cannot be read does not keep the others from being read: one that is not valid, is in use as another kind of
 // lock, or whose key has something else. Its State has nothing but Err, the error that Lock.Inspect would return, and the
-// session logs a warning that lists such names, once for each until it can be read again. After any other error InspectAll returns no states, and the error of the
-// first lock that has one.
+// session logs a warning that lists such names, once for each until it can be read again. After any other error InspectAll
+// returns no states, and the error of the first lock that has one.
 //
 // The states are not of one moment: a lock may change hands between two of them. ctx bounds it. Without names it sends
 // nothing. In a session that is closed or closing it returns [ErrClosed].

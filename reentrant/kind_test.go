@@ -119,7 +119,7 @@ func TestANameIsSoonFreeForAnotherKind(t *testing.T) {
 		}
 	}
 	for use, other := range map[string]func(*testing.T, *reentrant.Session){
-		"nobody waits": func(*testing.T, *reentrant.Session) {}, "a session waits": waits(time.Minute), "a session gives up": waits(time.Second),
+		"no session waits": func(*testing.T, *reentrant.Session) {}, "a session waits": waits(time.Minute), "a session gives up": waits(time.Second),
 	} {
 		for kind, try := range map[string]func(*testing.T, *reentrant.Session) (bool, error){
 			"RLock": func(t *testing.T, s *reentrant.Session) (bool, error) {
@@ -167,7 +167,7 @@ func TestANameIsSoonFreeForAnotherKind(t *testing.T) {
 	}
 }
 
-// While owners wait for a condition of a Lock its name is not another kind's: nobody could signal them.
+// While owners wait for a condition of a Lock its name is not another kind's: no owner could signal them.
 func TestAConditionThatOwnersWaitForKeepsTheNameOfItsLock(t *testing.T) {
 	eachInBubble(t, func(t *testing.T, b backend.Backend) {
 		s, other := newSession(t, b), newSession(t, b)

@@ -33,7 +33,7 @@ func (p *ownerProgram) random(most int) int {
 	return p.rnd.IntN(most)
 }
 
-// within counts a function that is inside, and checks who is beside it: nobody but its owner beside a writer.
+// within counts a function that is inside, and checks who is beside it: no other owner than its own beside a writer.
 func (p *ownerProgram) within(own reentrant.Owner, inside map[reentrant.Owner]int, f func()) {
 	p.mu.Lock()
 	inside[own]++

@@ -73,8 +73,8 @@ func (l *RWLock) Lock(ctx context.Context) error {
 // TryLock takes the write side if no other owner has either side or waits. If other sessions are registered, the server
 // asks them whether their owners use the lock: TryLock returns when they have replied, two round trips in all, three if
 // such a session has a command under way. If one does not reply, the server is asked once more, after a heartbeat. TryLock
-// returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the read side, and an error if the
-// server could not be asked.
+// returns false and a nil error if another owner has the lock or waits, [ErrUpgrade] if the caller's owner has only the read
+// side, and an error if the server could not be asked.
 func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 	_, ok, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "try lock"})
 	return ok, err

@@ -98,7 +98,7 @@ func TestATryThatAsksAgainIsNoWaiter(t *testing.T) {
 	})
 }
 
-// An earlier try left behind what the server may have granted. Nobody else has the lock, so a try waits for the clean-up for a
+// An earlier try left behind what the server may have granted. No other owner has the lock, so a try waits for the clean-up for a
 // while, or says that the server does not reply.
 func TestATimedTryDuringACleanUpIsNotRefused(t *testing.T) {
 	for name, c := range map[string]struct{ release, took time.Duration }{
@@ -260,7 +260,7 @@ func (p *lonelyProgram) step() {
 	way := p.ways[p.random(time.Duration(len(p.ways)))-1]
 	ok, err := way.try(ctx)
 	p.say("%s: %v, %v", way.name, ok, err)
-	require.True(p.t, ok || err != nil, "nobody else has it:\n%s", p.story())
+	require.True(p.t, ok || err != nil, "no other owner has it:\n%s", p.story())
 	if ok {
 		time.Sleep(p.random(20 * time.Millisecond))
 		p.say("leaves: %v", way.leave(ctx))

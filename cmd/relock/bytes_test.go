@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/internal/redisserver"
 )
@@ -51,11 +53,12 @@ func TestACommandsWordsAreGivenOnAsTheyAre(t *testing.T) {
 		r.exits(0)
 		assert.Equal(t, odd, r.stdout.String(), name)
 	}
+	if runtime.GOOS == "darwin" {
+		return // its file systems have no such names
+	}
 	folder := t.TempDir()
 	for file, says := range map[string]string{odd: "right", strings.ToValidUTF8(odd, "\uFFFD\uFFFD"): "wrong"} {
-		if err := os.WriteFile(filepath.Join(folder, file), []byte("#!/bin/sh\necho "+says+"\n"), 0o700); err != nil {
-			t.Skip("the file system has no such name:", err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file), []byte("#!/bin/sh\necho "+says+"\n"), 0o700))
 	}
 	r := start(t, url, "run", "lock", "--", filepath.Join(folder, odd))
 	r.exits(0)

@@ -390,10 +390,10 @@ func (l *Lock) expire(now Instant) {
 	}
 }
 
-// idleAfter is for how long the name of a Lock that nobody uses keeps its kind.
+// idleAfter is for how long the name of a Lock that is not in use keeps its kind.
 const idleAfter = 30 * time.Second
 
-// Disuse forgets the record of a lock that nobody has or waits for, if it was not written for a time and refuses no attempt
+// Disuse forgets the record of a lock that no session has or waits for, if it was not written for a time and refuses no attempt
 // any more: then the name is free for another kind. It returns the last token, from which the name is to go on; 0
 // if the lock stays.
 func (l *Lock) Disuse(now Instant) (last backend.Token) {

@@ -274,7 +274,7 @@ func (u *shareUsers) EndTries(need int) {
 	u.admit()
 }
 
-// FailTries ends tries as EndTries(0) does: nobody here looks at the reason.
+// FailTries ends tries as EndTries(0) does: nothing here looks at the reason.
 func (u *shareUsers) FailTries() { u.EndTries(0) }
 
 func (u *shareUsers) Expel() {

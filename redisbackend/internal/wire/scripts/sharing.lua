@@ -6,7 +6,7 @@
 local NEVER = 9007199254740991
 local SWEEP = 5000000  -- us: empty entries are deleted together
 local GRACE = 10000    -- us: for so long a semaphore's head leaves the other sessions a share
-local IDLE = 30        -- s: for so long the name of a Lock that nobody uses keeps its kind
+local IDLE = 30        -- s: for so long the name of a Lock that is not in use keeps its kind
 
 -- The script sets the first three: the record's key, the hold key's name and the channel prefix. open sets the others:
 -- the caller's session, the time and the summary.
@@ -15,7 +15,7 @@ local entries, places = {}, {} -- what was read or changed: entries by session, 
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
 
--- disused returns the last token of a Lock that nobody has or waits for, whose record was not written for IDLE seconds, and
+-- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
 -- refuses no attempt any more; nil for anything else. Its keys are given.
 local function disused(holdkey, queue)
   local raw = redis.pcall('GET', key)

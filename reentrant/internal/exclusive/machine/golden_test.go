@@ -22,7 +22,7 @@ import (
 )
 
 // stories are the scenarios of package reentrant that are about one lock, with no command that is lost or late. Their driver
-// is here some lines without a goroutine, a mutex or a timer of its own, so what they tell is decided by the machine.
+// is here some lines without a goroutine, a mutex or a timer of its own, so what they show is decided by the machine.
 var stories = []string{"cohort", "cohort_fixed", "cohort_renewal", "cohort_turn", "fixed_lease", "linger", "linger_alone", "linger_alone_time",
 	"linger_asked", "linger_yield", "one_process", "reentry", "renewal", "two_processes"}
 
