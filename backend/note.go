@@ -14,6 +14,15 @@ type Noter interface {
 	Note(ctx context.Context, req NoteRequest) (bool, error)
 }
 
+// A ShareNoter is an optional interface of a [Sharer] that keeps a note with a session's units, which InspectShared returns.
+type ShareNoter interface {
+	// NoteShared stores a text with the units that epoch has, in place of an earlier one; no text takes it away. It reports
+	// whether epoch is the session's last one and has units; if not, nothing is changed. InspectShared returns the note for
+	// as long as the session has units, but not those of a later grant: then it must be stored again. After an unknown
+	// outcome sending it again is right.
+	NoteShared(ctx context.Context, req NoteRequest) (bool, error)
+}
+
 // A NoteRequest is a text for a hold.
 type NoteRequest struct {
 	Epoch uint64

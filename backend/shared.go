@@ -212,6 +212,7 @@ type SharedHolder struct {
 	// Since is when it was last granted units, by the server's clock. Zero if that is not known. A session keeps units
 	// between the calls that use them, so a call may have them for a shorter time.
 	Since time.Time
+	Note  string // see ShareNoter; "" if there is none
 }
 
 // A SharedWaiter is a session with a place in the queue. It may be a holder as well.

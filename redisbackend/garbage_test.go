@@ -214,6 +214,10 @@ func (g *garbageSite) allVerbs() map[string]func() error {
 		"share: wait":      share(two, 1, 0, 1),
 		"share: leave":     share(two, 2, 0, 0),
 		"shared renew":     renew("sem", func() backend.Token { return g.under }),
+		"shared note": func() error {
+			_, err := one.bind("sem").(backend.ShareNoter).NoteShared(g.ctx(), backend.NoteRequest{Epoch: 1, Text: "another"})
+			return err
+		},
 		"share: inspect": func() error {
 			_, err := one.bind("sem").(backend.Sharer).InspectShared(g.ctx())
 			return err
@@ -279,6 +283,9 @@ func (g *garbageSite) litters() (all []litter) {
 	for _, fields := range [][]string{{"=", "x"}, {"=", ""}, {"=", "z" + summary[1:]}, {"=", "p"}, {"=", "p 2"}, {"=", summary + " 0"}, {"=", strings.Replace(summary, "2", "-2", 1)},
 		{"one", entry}} {
 		all = append(all, litter{g.units, append([]string{"HSET", g.units}, fields...), sharedVerbs})
+	}
+	for _, text := range []string{"", "x", "x y", "0"} {
+		all = append(all, litter{g.units, []string{"HSET", g.units, "=", summary, "one", entry, "#none", text}, ""})
 	}
 	for _, text := range []string{"", "x", "1 2 3", entry + " 0", strings.Replace(entry, "1", "x", 1)} { // other sessions are served
 		all = append(all, litter{g.units, []string{"HSET", g.units, "=", summary, "one", text}, ""})

@@ -52,3 +52,41 @@ func TestANoteIsNotShownWithAHoldThatTheRecordDoesNotKnow(t *testing.T) {
 		}
 	})
 }
+
+// noteShared writes a note to the member's units.
+func (m *member) noteShared(epoch uint64, text string) {
+	m.Helper()
+	kept, err := m.remote.(backend.ShareNoter).NoteShared(m.ctx(), backend.NoteRequest{Epoch: epoch, Text: text})
+	require.NoError(m.T, err)
+	require.True(m.T, kept)
+}
+
+// Sessions that run scripts and those that do not see each other's notes, and none that is left of an earlier grant.
+func TestANoteOfUnitsIsReadWithAndWithoutScripts(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		members := []*member{s.join("a"), s.withoutScripts().join("b")}
+		seen := func(m *member) map[string]string {
+			st, err := m.remote.(backend.Sharer).InspectShared(s.ctx())
+			require.NoError(t, err)
+			notes := map[string]string{}
+			for _, h := range st.Holders {
+				notes[h.Session] = h.Note
+			}
+			return notes
+		}
+		for _, m := range members {
+			must(m.share(sharing(1, 0, 1)))
+			m.noteShared(1, "of "+m.id)
+		}
+		for _, m := range members {
+			assert.Equal(t, map[string]string{"a": "of a", "b": "of b"}, seen(m))
+		}
+		for _, m := range members {
+			must(m.share(sharing(2, 0, 0)))
+			must(m.share(sharing(3, 0, 1)))
+		}
+		for _, m := range members {
+			assert.Equal(t, map[string]string{"a": "", "b": ""}, seen(m))
+		}
+	})
+}

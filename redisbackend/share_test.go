@@ -52,7 +52,7 @@ func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 	assert.EqualValues(t, 4, fields, "the summary, two sessions and a place")
 }
 
-// A session's entry is deleted when no copy of its commands can arrive any more, and not before.
+// A session's entry is deleted, with its note, when no copy of its commands can arrive any more, and not before.
 func TestShareForgetsSessions(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -67,6 +67,7 @@ func TestShareForgetsSessions(t *testing.T) {
 	_, err = a.share(req)
 	require.NoError(t, err)
 	key := "relock:{lock}:t:lock"
+	s.run("HSET", key, "#na", "1 text")
 	epoch := uint64(0)
 	run := func() bool {
 		epoch++
@@ -83,6 +84,9 @@ func TestShareForgetsSessions(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return !run() }, time.Minute, 20*time.Millisecond)
+	note, err := s.do("HEXISTS", key, "#na").ToInt64()
+	require.NoError(t, err)
+	assert.Zero(t, note, "its note goes with it")
 }
 
 // On a Redis without free memory units are still renewed and given back.

@@ -235,6 +235,10 @@ var halfShares = []halfShare{
 		act: func(c *crew) error { return c.a.renewing() }},
 	{name: "share_inspect", golden: func(c *crew) { c.b.asks(0, 1); c.c.asks(0, all) },
 		act: func(c *crew) error { return second(c.a.remote.(backend.Sharer).InspectShared(c.ctx())) }},
+	{name: "share_note", golden: func(c *crew) { c.a.asks(0, 1); c.b.asks(0, 1); c.c.asks(0, all) },
+		act: func(c *crew) error {
+			return second(c.a.remote.(backend.ShareNoter).NoteShared(c.ctx(), backend.NoteRequest{Epoch: c.a.epoch, Text: "why"}))
+		}},
 	{name: "share_force of readers", forces: true, golden: func(c *crew) { c.a.asks(0, 1); c.b.asks(0, 1); c.c.asks(0, all) }, act: forcing},
 	{name: "share_force of a writer", forces: true, golden: func(c *crew) { c.a.asks(0, all); c.b.asks(0, 1); c.c.asks(0, 1) }, act: forcing},
 	{name: "share_force of permits", forces: true, kind: backend.Permits, golden: func(c *crew) { c.a.asks(0, 2); c.b.asks(0, 1); c.c.asks(0, 2) }, act: forcing},
@@ -293,7 +297,7 @@ var oneByOne = strings.NewReplacer("#changes > 4000", "#changes > 4", "i = 1, #a
 func stopEachShare(t *testing.T, client rueidis.Client) {
 	next := crews(t, client)
 	scripts := lua.LoadScripts(lua.Variant{})
-	all := map[string]lua.Script{"share": scripts.Share, "share_renew": scripts.ShareRenew, "share_inspect": scripts.ShareInspect, "share_force": scripts.ShareForce}
+	all := map[string]lua.Script{"share": scripts.Share, "share_renew": scripts.ShareRenew, "share_note": scripts.ShareNote, "share_inspect": scripts.ShareInspect, "share_force": scripts.ShareForce}
 	for _, h := range halfShares {
 		t.Run(h.name, func(t *testing.T) {
 			name, _, _ := strings.Cut(h.name+" ", " ")

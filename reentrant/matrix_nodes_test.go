@@ -54,6 +54,7 @@ type fullRemote interface {
 	backend.Remote
 	backend.Conditions
 	backend.Noter
+	backend.ShareNoter
 	backend.Resumer
 	backend.Sharer
 	backend.Watcher
@@ -255,13 +256,20 @@ func (r *farRemote) Note(ctx context.Context, req backend.NoteRequest) (bool, er
 	return r.fullRemote.Note(ctx, req)
 }
 
+func (r *farRemote) NoteShared(ctx context.Context, req backend.NoteRequest) (bool, error) {
+	if r.garbage() {
+		return req.Epoch%2 == 0, nil
+	}
+	return r.fullRemote.NoteShared(ctx, req)
+}
+
 // The optional interfaces of package backend, by name.
 var (
 	optionalOfConn = map[string]reflect.Type{
 		"Inspector": reflect.TypeFor[backend.Inspector](), "Registry": reflect.TypeFor[backend.Registry](),
 	}
 	optionalOfRemote = map[string]reflect.Type{
-		"Conditions": reflect.TypeFor[backend.Conditions](), "Noter": reflect.TypeFor[backend.Noter](),
+		"Conditions": reflect.TypeFor[backend.Conditions](), "Noter": reflect.TypeFor[backend.Noter](), "ShareNoter": reflect.TypeFor[backend.ShareNoter](),
 		"Resumer": reflect.TypeFor[backend.Resumer](), "Sharer": reflect.TypeFor[backend.Sharer](), "Watcher": reflect.TypeFor[backend.Watcher](),
 	}
 )

@@ -179,6 +179,9 @@ var rwRows = []row{
 
 	// Taking the read side.
 	{name: "RWLock.RLock-free", bound: boundCtx, sends: true, again: true, gains: holdings{aRead: 1}, call: readIt},
+	{name: "RWLock.RLock-noted", bound: boundCtx, sends: true, again: true, gains: holdings{aRead: 1}, call: func(c *cell) (bool, error) {
+		return done(c.rw.RLock(reentrant.WithNote(c.ctx, "note")))
+	}},
 	{name: "RWLock.RLock-read", bound: boundCtx, state: stateRead, again: true, gains: holdings{aRead: 1}, call: readIt},
 	{name: "RWLock.RLock-reads", bound: boundCheck, state: stateReads, gains: holdings{aRead: 1}, call: readIt},
 	{name: "RWLock.RLock-writes", bound: boundCheck, state: stateWrites, gains: holdings{aRead: 1}, call: readIt},

@@ -16,9 +16,14 @@ import (
 // hold that is renewed. So Inspect returns it a moment after Lock has returned, and if the backend does not answer then, perhaps
 // never for a [WithFixedLease] hold. A hold without a note costs nothing.
 //
+// Of an [RWLock] and a [Semaphore] the server knows sessions, not their users. [RWLock.Inspect] and [Semaphore.Inspect] return
+// with each session the note of the user that came last with one and is still inside. It is sent in the background when it
+// changes, and again when the session is granted more. Any goroutine may release permits: a note ends when its owner releases as
+// many as it took, and at the latest when no caller of the session has any.
+//
 // A note has at most 256 bytes. A longer one is cut, and ends with "…"; bytes that are not UTF-8 are replaced by U+FFFD. An
-// empty note is none. Notes are kept for a [Lock]: not for read-write locks and semaphores, not for holds of a session
-// [WithCohort], whose owners Redis does not know, and not by a quorum of masters.
+// empty note is none. There are no notes of holds of a session [WithCohort], whose owners Redis does not know, and a quorum of
+// masters keeps none.
 func WithNote(ctx context.Context, note string) context.Context {
 	return core.WithNote(ctx, note)
 }

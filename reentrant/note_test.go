@@ -240,22 +240,6 @@ func TestACohortHasNoNotes(t *testing.T) {
 	})
 }
 
-// Read-write locks and semaphores can be taken under a context with a note. They have no note.
-func TestOnlyALockHasNotes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		s := newSession(t, b)
-		a := reentrant.WithNote(owner(t, "a"), "text")
-		rw, m := s.NewRWLock("rw"), s.NewSemaphore("sem", 1)
-		require.NoError(t, rw.Lock(a))
-		require.NoError(t, m.Acquire(a, 1))
-		synctest.Wait()
-		assert.Zero(t, b.Count(memory.Note))
-		require.NoError(t, m.Release(a, 1))
-		require.NoError(t, rw.Unlock(a))
-	})
-}
-
 func TestMultiLockNotesEachLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -145,7 +145,7 @@ func (l *RWLock) readFast(ctx context.Context) (g tier.Grant, ok bool) {
 	if core.IsShared(owner) && core.CheckOwner(owner) != nil || l.session.core.Config.Explicit && !core.IsShared(owner) {
 		return g, false
 	}
-	return tier.TryRead(n, owner)
+	return tier.TryRead(ctx, n, owner)
 }
 
 // runlockFast gives up the read side if the caller has it. It is only for sessions that report no events.

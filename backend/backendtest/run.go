@@ -82,7 +82,7 @@ func Cases() []Case {
 	var all []Case
 	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, staysCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
 		lateCases, lateVerbCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
-		priorCases, shareCases, shareTryCases, shareCopyCases) {
+		priorCases, shareCases, shareTryCases, shareCopyCases, shareNoteCases) {
 		all = append(all, Case{
 			Name: c.name,
 			Func: func(t testing.TB, b backend.Backend) { c.run(newTest(t, b)) },

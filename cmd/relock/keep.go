@@ -25,7 +25,7 @@ type holdCommand struct {
 
 // Help is shown by --help.
 func (c *holdCommand) Help() string {
-	return `  relock hold [-w SECONDS | -n] [-E CODE] [--lease SECONDS] [--note TEXT | -s | -x | --permits N] NAME
+	return `  relock hold [-w SECONDS | -n] [-E CODE] [--lease SECONDS] [--note TEXT] [-s | -x | --permits N] NAME
 
 Waits for the lock, prints the fencing token on a line (with -s the version, with --permits 0), and holds the lock until a signal (INT, TERM, HUP, QUIT) or the end of its input. A standard input that is /dev/null does not count. Relock hold ends no other process when the lock is lost: processes that rely on the lock have to watch for the end of relock hold.
 

@@ -123,7 +123,7 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	noted := slices.ContainsFunc(locks, func(s status) bool { return s.Note != "" })
+	noted := slices.ContainsFunc(locks, func(s status) bool { return s.note() != "" })
 	title := ""
 	if noted {
 		title = "\tNOTE"
@@ -132,8 +132,8 @@ func (c *listCommand) print(locks []status, w io.Writer) error {
 	for _, s := range locks {
 		owner, session := s.holder()
 		note := ""
-		if s.Note != "" {
-			note = "\t" + shown(s.Note)
+		if noted := s.note(); noted != "" {
+			note = "\t" + noted
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d%s\n", shown(s.Name), owner, session, s.heldFor(), s.Holds, s.lease(), s.Token, len(s.Waiting), note)
 	}

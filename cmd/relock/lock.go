@@ -20,16 +20,13 @@ type sharing struct {
 
 	atLeast time.Duration // for which a plain lock is kept
 
-	Note string `placeholder:"TEXT" help:"A text that relock inspect, list and watch show beside the holder of a plain lock, and that waiting relock processes print; at most 256 bytes, the rest is cut."`
+	Note string `placeholder:"TEXT" help:"A text that relock inspect, list and watch show beside the holder, and that waiting relock processes print; at most 256 bytes, the rest is cut."`
 }
 
 // check returns an error for invalid values or combinations.
 func (s sharing) check() error {
 	if s.Permits != nil && (*s.Permits < 1 || *s.Permits > backend.AllUnits) {
 		return fmt.Errorf("--permits %d: must be from 1 to %d", *s.Permits, backend.AllUnits)
-	}
-	if s.Note != "" && (s.Shared || s.Exclusive || s.Permits != nil) {
-		return errors.New("--note is for plain locks: it cannot be given with -s, -x or --permits")
 	}
 	return nil
 }

@@ -32,11 +32,26 @@ func TestANoteIsShownBesideTheHolder(t *testing.T) {
 	eventually(t, func() bool { return record.MatchString(logged.stderr.String()) }, "the log has no note")
 }
 
-func TestOnlyPlainLocksHaveNotes(t *testing.T) {
+func TestTheNoteOfAPartIsShownBesideItsSession(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"-s", "-x", "--permits=2"} {
-		assert.Contains(t, look(t, exitUsage, "run", kind, "--note", "x", "lock", "--", "true"), "--note is for plain locks")
+	url := embedded(t)
+	for name, flag := range map[string]string{"reading": "-s", "writing": "-x", "permits": "--permits=2"} {
+		start(t, url, "hold", flag, "--note", "release \x1b[31m4.2", name)
+		s := session(t, url)
+		eventually(t, func() bool {
+			st, err := statusOf(t.Context(), s, name)
+			return err == nil && st.note() != ""
+		}, "the note is not there")
+		const note = `"release \x1b[31m4.2"`
+		assert.Regexp(t, `\nsession  .*, note `+regexp.QuoteMeta(note)+`\n`, look(t, 0, "inspect", name, "--redis", url))
+		assert.Contains(t, look(t, 0, "inspect", name, "--json", "--redis", url), `"note":"release \u001b[31m4.2"`)
+		assert.Regexp(t, `^NAME .* WAITING  NOTE\n`+name+` .*  0  "release `, look(t, 0, "list", name, "--redis", url))
 	}
+	assert.Contains(t, look(t, exitNotAcquired, "run", "-n", "-x", "reading", "--redis", url, "--", "true"), `(note: "release \x1b[31m4.2")`)
+	assert.Contains(t, look(t, exitNotAcquired, "run", "-n", "--permits=1", "permits", "--redis", url, "--", "true"), `(permits: 1, note: "release`)
+	logged := start(t, url, "run", "-x", "reading", "--", "true")
+	record := regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="waiting for a lock" .* holder_note="release `)
+	eventually(t, func() bool { return record.MatchString(logged.stderr.String()) }, "the log has no note")
 }
 
 func TestWatchPrintsANoteThatComes(t *testing.T) {
@@ -46,4 +61,10 @@ func TestWatchPrintsANoteThatComes(t *testing.T) {
 	noted.Note = "text"
 	assert.False(t, s.same(noted))
 	assert.True(t, strings.HasSuffix(noted.line(), ", 0 waiting: text"))
+
+	of := func(note string) status {
+		return status{Locked: true, shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{{Session: "5bdd", Mode: "read", Note: note}}}}
+	}
+	assert.False(t, of("").same(of("text")))
+	assert.Contains(t, of("text").line(), "session 5bdd (note: text)")
 }

@@ -123,6 +123,7 @@ func (s status) holderAttributes() (attrs []any) {
 		if n := len(s.Holders); n > 1 {
 			attrs = append(attrs, "holders", n)
 		}
+		s.Note = s.Holders[0].Note
 	}
 	if s.Note != "" {
 		attrs = append(attrs, "holder_note", s.Note)
@@ -185,6 +186,17 @@ func (s status) noted() string {
 		return ""
 	}
 	return ": " + shown(s.Note)
+}
+
+// note formats the holders' notes, for a table; "" if there are none.
+func (s status) note() string {
+	switch {
+	case s.shared != nil:
+		return s.notes()
+	case s.Note == "":
+		return ""
+	}
+	return shown(s.Note)
 }
 
 // holder returns the holder's owner and session, for a table.

@@ -26,6 +26,7 @@ type sharedHolder struct {
 	Permits int    `json:"permits"` // of a semaphore
 	TTL     int64  `json:"ttl_ms"`
 	Since   string `json:"since,omitempty"` // when it was last granted a part, UTC; "" if that is not known
+	Note    string `json:"note,omitempty"`  // of its user that came last with one
 }
 
 const (
@@ -60,7 +61,7 @@ func newSharedStatus(name string, st reentrant.SharedState) status {
 }
 
 func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
-	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds(), Since: stampOf(h.Since)}
+	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds(), Since: stampOf(h.Since), Note: h.Note}
 	switch {
 	case kind == kindSemaphore:
 		holder.Mode, holder.Permits = "permits", h.Units
@@ -110,13 +111,35 @@ func (s *shared) writing() bool { return len(s.Holders) > 0 && s.Holders[0].Mode
 func (s *shared) sessions() string {
 	var names []string
 	for _, h := range s.Holders {
-		name := "session " + shown(h.Session)
-		if h.Permits > 0 {
-			name += fmt.Sprintf(" (permits: %d)", h.Permits)
-		}
-		names = append(names, name+forHowLong(h.Since))
+		names = append(names, "session "+shown(h.Session)+h.details()+forHowLong(h.Since))
 	}
 	return strings.Join(names, ", ")
+}
+
+// details formats how many permits a session has, and its note.
+func (h sharedHolder) details() string {
+	var parts []string
+	if h.Permits > 0 {
+		parts = append(parts, fmt.Sprintf("permits: %d", h.Permits))
+	}
+	if h.Note != "" {
+		parts = append(parts, "note: "+shown(h.Note))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// notes returns the notes of the sessions, for a table.
+func (s *shared) notes() string {
+	var all []string
+	for _, h := range s.Holders {
+		if h.Note != "" {
+			all = append(all, shown(h.Note))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // leaseOf returns the rest of a session's lease. ok is false if it holds no part.
@@ -145,6 +168,10 @@ func (s *shared) print(w io.Writer) {
 		if h.Since != "" {
 			since = fmt.Sprintf(", since %s (%s)", h.Since, strings.TrimPrefix(forHowLong(h.Since), " for "))
 		}
-		fmt.Fprintf(w, "session\t%s, %s, lease %v%s\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond, since)
+		note := ""
+		if h.Note != "" {
+			note = ", note " + shown(h.Note)
+		}
+		fmt.Fprintf(w, "session\t%s, %s, lease %v%s%s\n", shown(h.Session), what, time.Duration(h.TTL)*time.Millisecond, since, note)
 	}
 }

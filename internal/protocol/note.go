@@ -19,3 +19,18 @@ func (l *Lock) note(now Instant) string {
 	}
 	return l.Note.Text
 }
+
+// SetNote keeps a text with the units that an epoch of a session has, and reports whether it has any. No text takes the note
+// away.
+func (s *Shared) SetNote(now Instant, session string, req backend.NoteRequest) bool {
+	i := s.find(session)
+	if i < 0 || !s.InUse(now) {
+		return false
+	}
+	e := &s.Entries[i]
+	if e.Epoch != req.Epoch || e.Units == 0 || now > e.Until {
+		return false
+	}
+	e.Note = req.Text
+	return true
+}

@@ -36,6 +36,7 @@ type Entry struct {
 	Got     Instant       // when it was last granted units: only Inspect looks at it
 	Asked   uint64        // order of the try that the session was asked for, until it answers, or has no units
 	Place   Place
+	Note    string // for Inspect, until the session is granted more
 }
 
 // A Place is a session's place in the queue of a shared name.
@@ -212,7 +213,7 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 		if e.Units > 0 && now <= e.Until {
 			st.Holders = append(st.Holders, backend.SharedHolder{
 				Session: e.Session, Epoch: e.Epoch, Units: e.Units, Under: e.Under, Limit: e.Limit, TTL: e.Until - now,
-				Since: Given(clockToken(e.Got), now)})
+				Since: Given(clockToken(e.Got), now), Note: e.Note})
 		}
 		if p := e.Place; p.Order > 0 && now <= p.Deadline {
 			st.Waiting = append(st.Waiting, backend.SharedWaiter{

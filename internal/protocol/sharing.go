@@ -143,7 +143,7 @@ func (r *run) grant(h *Entry, free int, last bool) {
 // reader has seen a higher token, the server has forgotten a write, and give issues a new last token.
 func (r *run) give(e *Entry, units int, p Place) {
 	had := e.Units
-	e.Units, e.Got = units, r.now
+	e.Units, e.Got, e.Note = units, r.now, ""
 	if r.Kind == backend.ReadWrite && units == backend.AllUnits {
 		e.First = r.issue(r.now, p.Tokens, p.Seen)
 	} else {

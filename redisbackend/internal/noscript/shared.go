@@ -16,7 +16,10 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-var _ backend.Sharer = noscript{}
+var (
+	_ backend.Sharer     = noscript{}
+	_ backend.ShareNoter = noscript{}
+)
 
 // A sharedSnapshot is a snapshot of a shared name: its hash, in the format of shared.lua.
 type sharedSnapshot struct {
@@ -79,6 +82,15 @@ func (n noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAf
 		err = fmt.Errorf("redisbackend: %w", refused)
 	}
 	return had, err
+}
+
+// NoteShared implements backend.ShareNoter.
+func (n noscript) NoteShared(ctx context.Context, req backend.NoteRequest) (kept bool, err error) {
+	if err := wire.CheckNote(&req); err != nil {
+		return false, err
+	}
+	err = n.transactShared(ctx, false, func(i *sharedSnapshot) { kept = i.shared.SetNote(i.now, n.Conn.Session, req) })
+	return kept, err
 }
 
 // renewShared renews units of a shared name. A server without free memory refuses this, since it writes the hash.
@@ -200,6 +212,9 @@ func (s *sharedSnapshot) hash() map[string]string {
 		fields[e.Session] = writeEntry(shared, e)
 		if p := e.Place.Order; p > 0 {
 			fields[wire.PlacePrefix+strconv.FormatUint(p, 10)] = e.Session
+		}
+		if e.Note != "" {
+			fields[wire.NotePrefix+e.Session] = fmt.Sprintf("%d %s", e.Got.Microseconds(), e.Note)
 		}
 	}
 	return fields

@@ -25,7 +25,7 @@ type Script struct {
 type Scripts struct {
 	Acquire, Reenter, Release, Renew, Resume, Watch, Note, Inspect, Force Script
 	Await, Signal, Withdraw, Beat                                         Script
-	Share, ShareRenew, ShareInspect, ShareForce                           Script
+	Share, ShareRenew, ShareNote, ShareInspect, ShareForce                Script
 	Offer                                                                 Script // for locks that Redisson's clients use too
 	Pass, Take, Free, Yield                                               Script // of a session that remembers the record
 }
@@ -53,10 +53,10 @@ func newScripts(v Variant) *Scripts {
 		Acquire: load("acquire"), Reenter: load("reenter"), Release: load("release"),
 		Renew: load("renew"), Resume: load("resume"), Watch: load("watch"), Note: load("note"), Inspect: load("inspect"), Force: load("force"),
 		Await: load("await"), Signal: load("signal"), Withdraw: load("withdraw"),
-		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareInspect: load("share_inspect"),
-		ShareForce: load("share_force"),
-		Offer:      load("offer"),
-		Pass:       loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
+		Beat: load("beat"), Share: load("share"), ShareRenew: load("share_renew"), ShareNote: load("share_note"),
+		ShareInspect: load("share_inspect"), ShareForce: load("share_force"),
+		Offer: load("offer"),
+		Pass:  loadAlone("pass"), Take: loadAlone("take"), Free: loadAlone("free"),
 		Yield: newScript(scriptText("yield") + scriptText("pass")),
 	}
 }
@@ -71,7 +71,7 @@ func loadScript(name string, v Variant) Script {
 		text += scriptText("conditions")
 	case "share", "share_force":
 		text += scriptText("shared") + scriptText("sharing")
-	case "share_renew", "share_inspect":
+	case "share_renew", "share_note", "share_inspect":
 		text += scriptText("shared")
 	}
 	if v.Redisson {

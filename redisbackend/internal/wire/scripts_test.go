@@ -19,7 +19,7 @@ var testsOf = map[string]string{
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
 	"note":  "TestConformance",
 	"await": "TestConditions", "signal": "TestConditions", "withdraw": "TestConditions", "beat": "TestConditions",
-	"share": "TestShare", "share_renew": "TestShare", "share_inspect": "TestShare", "share_force": "TestConformance",
+	"share": "TestShare", "share_renew": "TestShare", "share_note": "TestConformance", "share_inspect": "TestShare", "share_force": "TestConformance",
 	"pass": "TestPass", "take": "TestTake", "free": "TestFree", "yield": "TestYield",
 	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }

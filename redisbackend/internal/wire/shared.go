@@ -43,7 +43,8 @@ func KindOf(letter string) backend.ShareKind {
 // The fields of a shared name's record that belong to no session.
 const (
 	SummaryField = "="
-	PlacePrefix  = "#" // followed by the order of a place
+	PlacePrefix  = "#"  // followed by the order of a place
+	NotePrefix   = "#n" // followed by a session
 )
 
 // NoTry is what an entry has as pending if its place is of no try, or if it has none.
@@ -63,10 +64,20 @@ func ReadShared(s *protocol.Shared, fields map[string]string) bool {
 		if !ok {
 			return false
 		}
+		e.Note = readShareNote(fields[NotePrefix+field], e.Got)
 		s.Entries = append(s.Entries, e)
 	}
 	slices.SortFunc(s.Entries, func(a, b protocol.Entry) int { return cmp.Compare(a.Session, b.Session) })
 	return true
+}
+
+// readShareNote reads "got text"; "" if the text is none, or the note of an earlier grant.
+func readShareNote(raw string, got protocol.Instant) string {
+	at, text, _ := strings.Cut(raw, " ")
+	if at != strconv.FormatInt(got.Microseconds(), 10) {
+		return ""
+	}
+	return text
 }
 
 // readSummary reads "kind token units holders sessions soonest first last told"; false if the text is none.

@@ -117,7 +117,7 @@ type Holder struct {
 	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
 	Mode    Mode      // what it has
 	Permits int       // with ModePermits: how many
-	Note    string    // of a Lock's holder ([WithNote])
+	Note    string    // [WithNote]; of another session's users that of the last that came
 	Since   time.Time // zero if that is not known
 	// Unlocked says that it has unlocked a Lock that stays taken ([WithAtLeast]).
 	Unlocked bool

@@ -36,6 +36,7 @@ type Name struct {
 	halted  bool       // the room has stopped: run never starts again
 	plan    plan.Plan
 
+	note    note
 	err     error     // of the latest copy that failed; nil after a reply
 	failed  error     // the same, also after a reply
 	asked   time.Time // when the copy under way was sent; zero if none is
@@ -82,6 +83,7 @@ func (n *Name) event(f func(p *plan.Plan, at *plan.Moment) plan.Step) {
 	n.mu.Lock()
 	at := n.moment()
 	notify := n.carry(f(&n.plan, &at))
+	n.noteLocked()
 	n.mu.Unlock()
 	call(notify)
 }
@@ -292,7 +294,9 @@ func (n *Name) shut() (idle bool) {
 func (n *Name) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.note.doubt = n.note.text != "" // another server may have taken over that does not have it
 	n.carry(n.plan.Repeat())
+	n.noteLocked()
 }
 
 // wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.

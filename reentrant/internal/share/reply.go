@@ -48,6 +48,7 @@ func (n *Name) exchange() {
 				n.denied = at.Now
 			}
 			notify = n.carry(n.plan.Replied(&at, &reply, sent.Now, sent.Ahead))
+			n.noteLocked()
 		}
 	}
 	n.mu.Unlock()

@@ -33,6 +33,8 @@ type Tier interface {
 	Idle() bool
 	// Usage reports whether users are inside, and returns how many wait.
 	Usage() (inside bool, waiting int)
+	// Note returns the note of the user inside that came last with one, "" if none has one.
+	Note() string
 }
 
 // A Room has all shared names of a session.

@@ -243,6 +243,8 @@ type permitTier struct {
 
 func (t permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
+func (t permitTier) Note() string { return "" }
+
 func (t permitTier) Lose(string) (notify func()) { return notifyOf(t.losses, t.Permits.Lose() > 0) }
 
 // An rwTier is the local tier of a read-write lock.
@@ -250,6 +252,8 @@ type rwTier struct {
 	*sharedqueue.RW[string]
 	losses chan<- time.Time
 }
+
+func (t rwTier) Note() string { return "" }
 
 func (t rwTier) Keep(units int) (int, backend.Token) {
 	kept, used := t.RW.Keep(units)

@@ -16,6 +16,7 @@ type alarm struct {
 	mu       sync.Mutex         // taken after share.Name's, before the queue's
 	notifier *core.LossNotifier // of the present users; nil until one of them asks to be notified
 	leaving  *sharedCall        // the call that gives up holds or permits at this moment
+	notes    notes
 }
 
 // notifierLocked returns the loss notifier of the present users. a.mu is held.
@@ -26,9 +27,10 @@ func (a *alarm) notifierLocked() *core.LossNotifier {
 	return a.notifier
 }
 
-// tripLocked closes the channels of Lost. The returned function ends the contexts of Do, and is called without a mutex.
+// tripLocked drops the notes and closes the channels of Lost. The returned function ends the contexts of Do, and is called without a mutex.
 // a.mu is held.
 func (a *alarm) tripLocked() (notify func()) {
+	a.notes.clear()
 	notifier := a.notifier
 	a.notifier = nil
 	if notifier == nil {

@@ -68,7 +68,7 @@ func (h *Handle) watchWait(ctx context.Context, asked wish) *core.LongWait {
 // otherHolders returns the other sessions that have units.
 func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Holder) {
 	for _, u := range st.Holders {
-		h := core.Holder{Session: u.Session, Mode: core.ModeRead, Since: u.Since}
+		h := core.Holder{Session: u.Session, Mode: core.ModeRead, Since: u.Since, Note: u.Note}
 		switch {
 		case u.Session == s.ID:
 			continue
@@ -84,8 +84,9 @@ func otherHolders(s *core.Session, st *backend.SharedState) (holders []core.Hold
 
 // holders returns the owners of this session that are inside.
 func (t *rwTier) holders() (all []core.Holder) {
+	notes := t.notesOf()
 	t.Inside(mostHolders, func(owner core.Owner, mode sharedqueue.Mode, token uint64) {
-		h := core.Holder{Session: t.session.ID, Owner: owner.String(), Mode: modeOf(mode), Since: t.since[owner]}
+		h := core.Holder{Session: t.session.ID, Owner: owner.String(), Mode: modeOf(mode), Since: t.since[owner], Note: notes[owner]}
 		if h.Since.IsZero() && token > 0 {
 			h.Since = core.TimeOf(backend.Token(token))
 		}
@@ -96,16 +97,17 @@ func (t *rwTier) holders() (all []core.Holder) {
 
 // holders returns the owners of this session that got permits, or if they are not known how many permits it uses.
 func (t *permitTier) holders() (all []core.Holder) {
+	notes, last := t.notesOf(), t.Note()
 	t.Inside(func(permits int) {
 		if permits == 0 {
 			return // they may be lost, and Lose is about to clear the stays
 		}
 		if t.stays.all.Len() == 0 {
-			all = []core.Holder{{Session: t.session.ID, Mode: core.ModePermits, Permits: permits}}
+			all = []core.Holder{{Session: t.session.ID, Mode: core.ModePermits, Permits: permits, Note: last}}
 		}
 		for at := t.stays.all.Front(); at != nil && len(all) < mostHolders; at = at.Next() {
 			one := at.Value.(*stay)
-			all = append(all, core.Holder{Session: t.session.ID, Owner: one.owner.String(), Mode: core.ModePermits, Permits: one.permits, Since: one.since})
+			all = append(all, core.Holder{Session: t.session.ID, Owner: one.owner.String(), Mode: core.ModePermits, Permits: one.permits, Since: one.since, Note: notes[one.owner]})
 		}
 	})
 	return all

@@ -15,22 +15,35 @@ import (
 type RWLock struct{ *Handle }
 
 // TryRead takes the read side of a name if the session has units for it.
-func TryRead(n *share.Name, owner core.Owner) (g Grant, ok bool) {
+func TryRead(ctx context.Context, n *share.Name, owner core.Owner) (g Grant, ok bool) {
 	o, life, look := n.Tier().(*rwTier).TryRead(owner)
 	if look {
 		n.Wake()
 	}
-	return Grant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
+	g, ok = Grant{n, life}, o == sharedqueue.Admitted || o == sharedqueue.Reentered
+	if ok {
+		g.note(ctx, owner)
+	}
+	return g, ok
 }
 
 // ExitRead gives up the read side of a name if the owner has it, in a session that reports no events.
 func ExitRead(n *share.Name, owner core.Owner) bool {
 	n.Check()
-	_, ok, look := n.Tier().(*rwTier).ExitRead(owner)
+	q := n.Tier().(*rwTier)
+	_, ok, look := q.ExitRead(owner)
+	left(n, q, owner, look)
+	return ok
+}
+
+// left has the session look at what its users want, if look is true, and drops the note of an owner that is out.
+func left(n *share.Name, q *rwTier, owner core.Owner, look bool) {
+	if q.endNote(owner) {
+		n.NoteChanged()
+	}
 	if look {
 		n.Wake()
 	}
-	return ok
 }
 
 // Take goes through the local queue for a side.
@@ -42,7 +55,11 @@ func (l RWLock) Take(ctx context.Context, owner core.Owner, side core.Mode, t Tr
 	defer n.Leave()
 	n.Check()
 	life, ok, err := enterQueue(ctx, l.Handle, n, n.Tier().(*rwTier), owner, claimOf(side, owner), wish{mode: side}, t)
-	return Grant{n, life}, ok, err
+	g = Grant{n, life}
+	if ok {
+		g.note(ctx, owner)
+	}
+	return g, ok, err
 }
 
 // claimOf returns the claim of an owner in the local queue.
@@ -68,9 +85,7 @@ func (l RWLock) Exit(ctx context.Context, owner core.Owner, side core.Mode) erro
 		}
 		var ok, look bool
 		q.leave(l.callOf(ctx, time.Time{}), func() { _, ok, look = exit(owner) })
-		if look {
-			n.Wake()
-		}
+		left(n, q, owner, look)
 		if ok {
 			return nil
 		}

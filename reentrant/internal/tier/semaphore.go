@@ -26,6 +26,9 @@ func (s Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall
 		x.Wake()
 	}
 	c.life, ok, err = enterQueue(ctx, s.Handle, x, c.permitTier, n, sharedqueue.Read, wish{core.ModePermits, n}, t)
+	if ok {
+		c.keepNote(ctx, n)
+	}
 	return c, ok, err
 }
 
@@ -40,7 +43,12 @@ func (s Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
 		return core.ErrLost
 	}
 	x.Check()
-	look, err := x.Tier().(*permitTier).release(s.callOf(ctx, time.Time{}), n, c)
+	q := x.Tier().(*permitTier)
+	noted := q.notes.any.Load()
+	look, err := q.release(s.callOf(ctx, time.Time{}), core.CurrentOwner(ctx), n, c)
+	if noted {
+		x.NoteChanged()
+	}
 	if look {
 		x.Wake()
 	}
@@ -98,7 +106,7 @@ func (t *permitTier) Rest() bool { return t.Permits.Rest() }
 
 // release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
 // of c are not lost if no permits were lost since the call got them.
-func (t *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool, err error) {
+func (t *permitTier) release(call *sharedCall, owner core.Owner, n int, c *PermitCall) (look bool, err error) {
 	t.mu.Lock() // a loss is on record before the mutex is free
 	defer t.mu.Unlock()
 	held, lost := t.InUse(), 0 // held: at least, until the mutex is free
@@ -111,6 +119,7 @@ func (t *permitTier) release(call *sharedCall, n int, c *PermitCall) (look bool,
 	if lost < n {
 		t.leaveLocked(call, func() { _, look = t.Exit(n - lost) })
 		look = look || t.InUse() == 0 // idle permits go back at once
+		t.endNotesLocked(owner, n-lost, c)
 	}
 	if lost > 0 {
 		err = core.ErrLost
@@ -139,6 +148,7 @@ type PermitCall struct {
 	*permitTier
 	name *share.Name
 	life uint64
+	note *noted // nil if the call has none
 }
 
 // LossNotifier returns the loss notifier of the call's permits, nil if they are lost already.

@@ -23,6 +23,7 @@ type writerWait struct {
 	reads, writes int
 	token         backend.Token
 	notifier      *core.LossNotifier
+	note          *noted // nil if it had none
 
 	place *writerTry // in the local queue, since the signal or the end of the wait. Written with the mutex of the monitor
 }
@@ -104,6 +105,9 @@ func (w *writerWait) leave() bool {
 		if n.Tier().(*rwTier).exitForWait(w) {
 			n.Wake()
 		}
+		if w.note != nil {
+			n.NoteChanged()
+		}
 		return w.writes > 0
 	})
 }
@@ -118,6 +122,7 @@ func (t *rwTier) exitForWait(w *writerWait) (look bool) {
 	if w.writes > 0 {
 		w.token = backend.Token(token)
 		w.notifier, t.notifier = t.notifier, nil
+		w.note = t.dropNoteLocked(w.Owner)
 	}
 	return look
 }
@@ -172,10 +177,13 @@ func (w *writerWait) returnBy(over context.Context, p *writerTry) error {
 		p.name.Wake()
 		return err
 	}
+	if w.note != nil {
+		p.name.NoteChanged()
+	}
 	return nil
 }
 
-// restore gives a writer with one hold the holds of its wait, and their loss notifier. If another goroutine of the same
+// restore gives a writer with one hold the holds of its wait, their loss notifier and their note. If another goroutine of the same
 // owner is inside and has a notifier, both notify. After an error the one hold is gone too.
 func (t *rwTier) restore(w *writerWait) error {
 	t.mu.Lock()
@@ -188,6 +196,9 @@ func (t *rwTier) restore(w *writerWait) error {
 		}
 		w.writes-- // the loss of that one is on record
 		return core.ErrLost
+	}
+	if w.note != nil {
+		t.notes.add(w.Owner, 0, w.note.text)
 	}
 	switch own := t.notifier; {
 	case w.notifier == nil:

@@ -13,6 +13,8 @@ local raw = redis.pcall('HGETALL', KEYS[2])
 if raw.err or not raw[1] and redis.call('PTTL', KEYS[1]) ~= -2 then return wrong() end
 local answer = {now}
 for i = 1, #raw, 2 do
-  if not isplace(raw[i]) then answer[#answer + 1], answer[#answer + 2] = raw[i], raw[i + 1] end
+  if not isplace(raw[i]) or string.sub(raw[i], 1, 2) == notefield('') then
+    answer[#answer + 1], answer[#answer + 2] = raw[i], raw[i + 1]
+  end
 end
 return answer

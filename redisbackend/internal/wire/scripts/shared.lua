@@ -11,6 +11,7 @@
 --                      first, last    the queue is the places first to last; some may be missing
 --                      told           the most units that a session may believe it can keep while others wait
 --                  "#" order -> session, of each place
+--                  "#n" session -> "got text": its note, if got is that of the entry, and the session has units
 --                  session -> "epoch units until memory first under limit order want least deadline grant tokens seen
 --                              since pending asked got"
 --                      units, until   what the session has, and when its lease is over
@@ -22,7 +23,7 @@
 --                      since          when it was taken
 --                      pending        of a try's place: how many sessions have not answered yet; else -1
 --                      asked          the order of the try that this session was asked for, until it answers; else 0
---                      got            when the session was last granted units; share_inspect shows it, no rule asks for it
+--                      got            when the session was last granted units; share_inspect shows it, and its note belongs to it
 -- Tokens are even. A writer has a block: first, first + 2 and so on, up to the record's token.
 
 local ALL = 2147483647
@@ -46,8 +47,11 @@ local function write(e)
     e.deadline, e.grant, e.tokens, e.seen, e.since, e.pending, e.asked, e.got)
 end
 
--- isplace reports whether a field of the record is a place of the queue.
+-- isplace reports whether a field of the record is a place of the queue, or a note.
 local function isplace(field) return string.sub(field, 1, 1) == '#' end
+
+-- notefield returns the field of a session's note.
+local function notefield(session) return '#n' .. session end
 
 -- wrong is the error of a name that is in use as another kind of lock. errors.go recognises it by its code.
 local function wrong()

@@ -153,7 +153,7 @@ local function expire(e)
   if e.order > 0 then ends(e.deadline) end
   if e.units > 0 or e.order > 0 or e.session == caller then return end -- share.lua notes when the caller's entry ends
   if now > e.memory then
-    gone[#gone + 1], entries[e.session] = e.session, false
+    gone[#gone + 1], gone[#gone + 2], entries[e.session] = e.session, notefield(e.session), false
   else
     ends(e.memory + SWEEP)
   end

@@ -1,0 +1,84 @@
+package share
+
+import (
+	"context"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+)
+
+// A note is the session's note of a name as the server has it. Guarded by Name.mu.
+type note struct {
+	sending bool // a command is under way, or about to be sent
+	text    string
+	doubt   bool // the server may have another one
+	epoch   uint64
+	units   int // that the session had when it last looked: with more, the server has forgotten the note
+}
+
+// NoteChanged sends the note of the users inside, which has changed, in the background.
+func (n *Name) NoteChanged() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.noteLocked()
+}
+
+// noteLocked sends the note if the server does not have it. n.mu is held.
+func (n *Name) noteLocked() {
+	if n.note.sending {
+		return
+	}
+	if _, due := n.noteDueLocked(); due {
+		n.note.sending = true
+		n.room.session.Checks.Do(n.sendNotes)
+	}
+}
+
+// noteDueLocked returns the note to send, and whether there is one. n.mu is held.
+func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
+	text := n.tier.Note()
+	if text == "" && n.note.text == "" && !n.note.doubt {
+		return req, false
+	}
+	has, _ := n.plan.Settled()
+	switch {
+	case has.Units == 0: // the server shows no earlier note with the next ones
+		n.note.text, n.note.doubt = "", false
+	case n.note.epoch != has.Epoch, n.note.units < has.Units:
+		n.note.doubt = n.note.doubt || n.note.text != ""
+	}
+	n.note.epoch, n.note.units = has.Epoch, has.Units
+	return backend.NoteRequest{Epoch: has.Epoch, Text: text}, has.Units > 0 && (n.note.doubt || n.note.text != text)
+}
+
+// sendNotes sends notes until the server has the last one, or a command fails: that is left to the next renewal, and one
+// that the server refused for its epoch to the reply to the claim that has another. It has no reference to the name, so that
+// Close need not wait for it.
+func (n *Name) sendNotes() {
+	noter, ok := n.remote.(backend.ShareNoter)
+	for ok {
+		n.mu.Lock()
+		req, due := n.noteDueLocked()
+		n.note.sending = due
+		n.mu.Unlock()
+		if !due {
+			return
+		}
+		ok = n.sendNote(noter, req)
+	}
+}
+
+// sendNote sends one note, and reports whether the server has kept it.
+func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (kept bool) {
+	s, now := n.room.session, time.Now()
+	s.Counts.Commands.Add(1)
+	kept, err := noter.NoteShared(s.Deadlines.Context(context.Background(), now, now.Add(s.Config.CommandTimeout)), req)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if kept {
+		n.note.text = req.Text
+	}
+	n.note.doubt = n.note.doubt && !kept || err != nil && !backend.Refused(err)
+	n.note.sending = kept
+	return kept
+}
