@@ -93,8 +93,8 @@ spec: ## the specification in TLA+, and whether it needs each of its rules (spec
 check: ## the checks to run before every commit
 	.ci/run format vet test lint
 
-release: ## make a release, and push nothing (VERSION=v0.1.0)
-	.ci/release $(VERSION)
+release: ## run all stages of `make ci` and make a release, which is not pushed (VERSION=v0.1.0; CHECKED=commit: they have passed for it)
+	CHECKED=$(CHECKED) .ci/release $(VERSION)
 
 ci: ## all stages of .ci/run but those of the night
 	.ci/run
