@@ -173,11 +173,18 @@ func (w *world) kept(key string) time.Duration {
 		return simKept
 	}
 	c := w.server.Client()
-	words, err := c.Do(w.t.Context(), c.B().Get().Key(key).Build()).ToString()
+	record := c.B().Get().Key(key).Build()
+	kind, err := c.Do(w.t.Context(), c.B().Type().Key(key).Build()).ToString()
+	require.NoError(w.t, err)
+	if kind == "hash" { // of a shared name
+		record = c.B().Hget().Key(key).Field("=").Build()
+	}
+	words, err := c.Do(w.t.Context(), record).ToString()
 	require.NoError(w.t, err)
 	now, err := c.Do(w.t.Context(), c.B().Time().Build()).AsIntSlice()
 	require.NoError(w.t, err)
-	var first, last int64 // tokens are microseconds
+	var first string
+	var last int64 // tokens are microseconds
 	_, err = fmt.Sscan(words, &first, &last)
 	require.NoError(w.t, err)
 	return simKept + max(0, time.Duration(last-now[0]*1_000_000-now[1])*time.Microsecond+time.Second)
