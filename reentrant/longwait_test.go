@@ -73,10 +73,10 @@ func TestEveryLongWaitIsAWarning(t *testing.T) {
 		remote       string // and about one in another process
 	}{
 		"lock":                {anyLock, anyLock, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
-		"writer after reader": {aReader, aWriter, ``, ` held_since=\S+ waiting_sessions=1`},
-		"reader after writer": {aWriter, aReader, ` held_since=\S+`, ` held_since=\S+ waiting_sessions=1`},
-		"writer after writer": {aWriter, aWriter, ` held_since=\S+`, ` held_since=\S+ waiting_sessions=1`},
-		"permits":             {twoPermits, twoPermits, ``, ` held_since=\S+ waiting_sessions=1`},
+		"writer after reader": {aReader, aWriter, ` holder_note="migration 42"`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
+		"reader after writer": {aWriter, aReader, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
+		"writer after writer": {aWriter, aWriter, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
+		"permits":             {twoPermits, twoPermits, ` holder_note="migration 42"`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
 	} {
 		for _, where := range []string{"own process", "another process"} {
 			t.Run(name+"/"+where, func(t *testing.T) {

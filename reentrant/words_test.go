@@ -103,9 +103,9 @@ func TestAWaitInVainNamesTheHolder(t *testing.T) {
 		near, far    string // the holder in this process, and in another, %s being its session
 	}{
 		"lock":    {anyLock, anyLock, `lock "x": held by owner ~ann of session %s for 2s ("migration 42")`, `lock "x": held by owner ~ann of session %s for 2s ("migration 42")`},
-		"write":   {aWriter, aWriter, `lock "x": held by owner ~ann of session %s (write) for 2s`, `lock "x": held by session %s (write) for 2s`},
-		"read":    {aReader, aWriter, `lock "x": held by owner ~ann of session %s (read)`, `lock "x": held by session %s (read) for 2s`},
-		"permits": {twoPermits, twoPermits, `acquire "x": held by session %s (permits: 2)`, `acquire "x": held by session %s (permits: 2) for 2s`},
+		"write":   {aWriter, aWriter, `lock "x": held by owner ~ann of session %s (write) for 2s ("migration 42")`, `lock "x": held by session %s (write) for 2s ("migration 42")`},
+		"read":    {aReader, aWriter, `lock "x": held by owner ~ann of session %s (read) ("migration 42")`, `lock "x": held by session %s (read) for 2s ("migration 42")`},
+		"permits": {twoPermits, twoPermits, `acquire "x": held by session %s (permits: 2) ("migration 42")`, `acquire "x": held by session %s (permits: 2) for 2s ("migration 42")`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"syscall"
@@ -29,6 +30,27 @@ func sharedWaiters(t *testing.T, s *reentrant.Session, name string) int {
 	}
 }
 
+// A reader that waits although others read waits behind a writer: which is which must be shown.
+func TestInspectShowsWhatTheWaitersWant(t *testing.T) {
+	t.Parallel()
+	url := embedded(t)
+	a, writer, reader := session(t, url), session(t, url), session(t, url)
+	require.NoError(t, a.NewRWLock("prices").RLock(t.Context()))
+	require.NoError(t, a.NewSemaphore("jobs", 3).Acquire(t.Context(), 3))
+	for i, wait := range []func(context.Context) error{writer.NewRWLock("prices").Lock, reader.NewRWLock("prices").RLock} {
+		go func() { _ = wait(t.Context()) }() // ended at the end of the test
+		eventually(t, func() bool { return sharedWaiters(t, a, "prices") == i+1 }, "it does not wait")
+	}
+	go func() { _ = writer.NewSemaphore("jobs", 3).Acquire(t.Context(), 2) }()
+	eventually(t, func() bool { return sharedWaiters(t, a, "jobs") == 1 }, "it does not wait")
+	assert.Contains(t, look(t, 0, "inspect", "prices", "--redis", url), "\nwaiting  2 <session> (write) <session> (read)\n")
+	assert.Contains(t, look(t, 0, "inspect", "jobs", "--redis", url), "\nwaiting  1 <session> (permits: 2)\n")
+	assert.Contains(t, look(t, 0, "inspect", "prices", "--json", "--redis", url),
+		`"waiters":[{"session":"<session>","mode":"write","permits":0},{"session":"<session>","mode":"read","permits":0}]`)
+	assert.Contains(t, look(t, 0, "inspect", "jobs", "--json", "--redis", url),
+		`"waiters":[{"session":"<session>","mode":"permits","permits":2}]`)
+}
+
 func TestInspectAndListShowSharedHolds(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
@@ -48,13 +70,13 @@ state  read-locked
 session  <session>, read, lease <ttl>, since <time> (<age>)
 session  <session>, read, lease <ttl>, since <time> (<age>)
 last token  <token>
-waiting  1 <session>
+waiting  1 <session> (write)
 `, look(t, 0, "inspect", "prices", "--redis", url))
 	assert.Equal(t, `{"name":"table","locked":true,"owner":"","session":"","holds":1,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>",`+
-		`"kind":"rwlock","holders":[{"session":"<session>","mode":"write","permits":0,"ttl_ms":<ttl>,"since":"<time>"}]}`+"\n",
+		`"kind":"rwlock","holders":[{"session":"<session>","mode":"write","permits":0,"ttl_ms":<ttl>,"since":"<time>"}],"waiters":[]}`+"\n",
 		look(t, 0, "inspect", "table", "--json", "--redis", url))
 	assert.Equal(t, `{"name":"jobs","locked":true,"owner":"","session":"","holds":2,"ttl_ms":<ttl>,"token":<token>,"waiting":[],"since":"<time>",`+
-		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>,"since":"<time>"}]}`+"\n",
+		`"kind":"semaphore","limit":3,"holders":[{"session":"<session>","mode":"permits","permits":2,"ttl_ms":<ttl>,"since":"<time>"}],"waiters":[]}`+"\n",
 		look(t, 0, "inspect", "jobs", "--json", "--redis", url))
 	assert.Equal(t, `NAME  OWNER  SESSION  HELD  HOLDS  LEASE  TOKEN  WAITING
 deploy  ~one  <session>  <age>  1  <ttl>  <token>  0

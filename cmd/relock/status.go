@@ -244,8 +244,8 @@ func (s status) print(w io.Writer) error {
 		fmt.Fprintf(table, "state\tfree\nlast token\t%d\n", s.Token)
 	}
 	waiting := []string{strconv.Itoa(len(s.Waiting))}
-	for _, session := range s.Waiting {
-		waiting = append(waiting, shown(session))
+	for i, session := range s.Waiting {
+		waiting = append(waiting, shown(session)+s.wants(i))
 	}
 	fmt.Fprintf(table, "waiting\t%s\n", strings.Join(waiting, " "))
 	return table.Flush()

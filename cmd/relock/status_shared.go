@@ -17,6 +17,14 @@ type shared struct {
 	Kind    string         `json:"kind"`            // "rwlock" or "semaphore"
 	Limit   int            `json:"limit,omitempty"` // of a semaphore: the highest limit that its sessions use
 	Holders []sharedHolder `json:"holders"`         // in the order of their names
+	Waiters []sharedWaiter `json:"waiters"`         // longest first
+}
+
+// A sharedWaiter is a session that waits for a part.
+type sharedWaiter struct {
+	Session string `json:"session"`
+	Mode    string `json:"mode"`    // "read", "write" or "permits"
+	Permits int    `json:"permits"` // of a semaphore, in total: it may have some
 }
 
 // A sharedHolder is a session that holds a part.
@@ -38,12 +46,13 @@ const (
 // or write. TTL is the rest of the longest lease.
 func newSharedStatus(name string, st reentrant.SharedState) status {
 	s := status{Name: name, RawName: raw(name), Locked: len(st.Holders) > 0, Token: uint64(st.Token), Waiting: []string{},
-		shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{}}}
+		shared: &shared{Kind: kindRWLock, Holders: []sharedHolder{}, Waiters: []sharedWaiter{}}}
 	if st.Kind == backend.Permits {
 		s.Kind = kindSemaphore
 	}
 	for _, w := range st.Waiting {
-		s.Waiting = append(s.Waiting, w.Session)
+		mode, permits := partOf(s.Kind, w.Want)
+		s.Waiting, s.Waiters = append(s.Waiting, w.Session), append(s.Waiters, sharedWaiter{w.Session, mode, permits})
 		s.allow(w.Limit)
 	}
 	for _, h := range st.Holders {
@@ -61,14 +70,20 @@ func newSharedStatus(name string, st reentrant.SharedState) status {
 }
 
 func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
-	holder := sharedHolder{Session: h.Session, Mode: "read", TTL: h.TTL.Milliseconds(), Since: stampOf(h.Since), Note: h.Note}
+	holder := sharedHolder{Session: h.Session, TTL: h.TTL.Milliseconds(), Since: stampOf(h.Since), Note: h.Note}
+	holder.Mode, holder.Permits = partOf(kind, h.Units)
+	return holder
+}
+
+// partOf returns which part so many units are.
+func partOf(kind string, units int) (mode string, permits int) {
 	switch {
 	case kind == kindSemaphore:
-		holder.Mode, holder.Permits = "permits", h.Units
-	case h.Units == backend.AllUnits:
-		holder.Mode = "write"
+		return "permits", units
+	case units == backend.AllUnits:
+		return "write", 0
 	}
-	return holder
+	return "read", 0
 }
 
 // allow raises the limit to the one that a session uses.
@@ -140,6 +155,17 @@ func (s *shared) notes() string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// wants formats what a session waits for; "" for a plain lock.
+func (s *shared) wants(i int) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Waiters[i].Permits > 0:
+		return fmt.Sprintf(" (permits: %d)", s.Waiters[i].Permits)
+	}
+	return " (" + s.Waiters[i].Mode + ")"
 }
 
 // leaseOf returns the rest of a session's lease. ok is false if it holds no part.
