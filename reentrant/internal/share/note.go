@@ -10,6 +10,7 @@ import (
 // A note is the session's note of a name as the server has it. Guarded by Name.mu.
 type note struct {
 	sending bool // a command is under way, or about to be sent
+	again   bool // something has changed meanwhile
 	text    string
 	doubt   bool // the server may have another one
 	epoch   uint64
@@ -26,6 +27,7 @@ func (n *Name) NoteChanged() {
 // noteLocked sends the note if the server does not have it. n.mu is held.
 func (n *Name) noteLocked() {
 	if n.note.sending {
+		n.note.again = true
 		return
 	}
 	if _, due := n.noteDueLocked(); due {
@@ -52,14 +54,14 @@ func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
 }
 
 // sendNotes sends notes until the server has the last one, or a command fails: that is left to the next renewal, and one
-// that the server refused for its epoch to the reply to the claim that has another. It has no reference to the name, so that
+// that the server did not keep for its epoch to the reply to the claim that has another. It has no reference to the name, so that
 // Close need not wait for it.
 func (n *Name) sendNotes() {
 	noter, ok := n.remote.(backend.ShareNoter)
 	for ok {
 		n.mu.Lock()
 		req, due := n.noteDueLocked()
-		n.note.sending = due
+		n.note.sending, n.note.again = due, false
 		n.mu.Unlock()
 		if !due {
 			return
@@ -68,8 +70,8 @@ func (n *Name) sendNotes() {
 	}
 }
 
-// sendNote sends one note, and reports whether the server has kept it.
-func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (kept bool) {
+// sendNote sends one note, and reports whether to look again: the server has kept it, or something has changed meanwhile.
+func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (again bool) {
 	s, now := n.room.session, time.Now()
 	s.Counts.Commands.Add(1)
 	kept, err := noter.NoteShared(s.Deadlines.Context(context.Background(), now, now.Add(s.Config.CommandTimeout)), req)
@@ -79,6 +81,6 @@ func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (kept
 		n.note.text = req.Text
 	}
 	n.note.doubt = n.note.doubt && !kept || err != nil && !backend.Refused(err)
-	n.note.sending = kept
-	return kept
+	n.note.sending = kept || n.note.again
+	return n.note.sending
 }
