@@ -8,7 +8,7 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 
 .DEFAULT_GOAL := help
-.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit spec check release ci
+.PHONY: help test full race stress fuzz nightly simulate bench bench-budget bench-shared bench-readme keygen format vet lint servers mutants mutant-edit spec traces check release ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ mutant-edit: ## add mutants of a package, or repair a patch that no longer appli
 
 spec: ## the specification in TLA+, and whether it needs each of its rules (spec/README.md)
 	.ci/spec
+
+traces: ## whether the specification explains traces of the code (spec/README.md)
+	.ci/traces
 
 check: ## the checks to run before every commit
 	.ci/run format vet test lint

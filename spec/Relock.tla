@@ -113,14 +113,14 @@ Attempt(m) ==
           [] ~Live(server) -> wait(ToFirst(server))
           [] OTHER -> wait(Result(server, {}, 0))
 
-\* A release removes what has its epoch or a lower one, and nothing newer.
+\* A release removes what has its epoch or a lower one, and nothing newer. A lock that is free already goes to the first.
 Release(m) ==
     LET s == m.s  i == At(server, s)
         names(e) == e <= m.e \/ ~Rule("release of an epoch")
         tomb == [e |-> Max({m.e, server.tombs[s].e}), left |-> Max({m.x, server.tombs[s].left})]
         buried == IF m.x > 0 /\ Rule("tombstone") THEN [server EXCEPT !.tombs[s] = tomb] ELSE server
         left == IF i # 0 /\ names(server.places[i].e) THEN [buried EXCEPT !.places = Without(@, s)] ELSE buried
-        r == IF Has(server, s) /\ names(server.epoch) THEN ToFirst(left) ELSE Result(left, {}, 0)
+        r == IF (Has(server, s) /\ names(server.epoch)) \/ ~Live(server) THEN ToFirst(left) ELSE Result(left, {}, 0)
     IN  [r EXCEPT !.out = @ \cup {Message("freed", s, m.e, m.age, 0)}]
 
 Renew(m) ==

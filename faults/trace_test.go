@@ -1,0 +1,516 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+var (
+	traces    = flag.String("traces", "", "a folder into which TestTraces writes what spec/trace/RelockTrace.tla explains")
+	traceRuns = flag.Int("traceruns", 2, "how many traces TestTraces records")
+	traceLen  = flag.Int("tracelen", 300, "how many steps each has at least")
+)
+
+// The sizes of a traced world: the defaults of a session.
+const (
+	traceLease  = reentrant.DefaultLease
+	traceBeat   = reentrant.DefaultHeartbeat
+	traceOwners = 2
+)
+
+// Sessions use one lock over a network that delays, loses and doubles, and each step is recorded: what they send, what the
+// server executes and replies, what they hear, and for how long an owner has the lock. spec/trace/RelockTrace.tla then says
+// whether the specification explains the traces (.ci/traces).
+func TestTraces(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64N(1 << 32)
+	}
+	for i := first; i < first+uint64(*traceRuns); i++ {
+		t.Run(fmt.Sprintf("seed=%d", i), func(t *testing.T) {
+			t.Parallel()
+			var tr *trace
+			synctest.Test(t, func(t *testing.T) {
+				tr = newTrace(i)
+				tr.record(t)
+			})
+			assert.GreaterOrEqual(t, len(tr.steps), *traceLen)
+			if *traces != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(*traces, fmt.Sprintf("%d.trace", i)), []byte(tr.text()), 0o600))
+			}
+		})
+	}
+}
+
+// A step is an event of a trace.
+type step struct {
+	at      int64  // ms since the beginning
+	what    string // send, execute, hear, drop, got, left, lost, flush
+	s       string // the session
+	kind    string // of the message: as in spec/Relock.tla
+	epoch   uint64
+	age     int64         // of the message, ms
+	until   int64         // attempt: its notAfter; release: for how long a copy of an attempt may be under way
+	token   backend.Token // given or confirmed; attempt: the highest that the session has seen
+	keep    bool          // the attempt leaves the lease as it is
+	again   bool          // the message stays under way
+	reply   string        // to what was executed
+	to      string        // the session that got the lock by it while it waited
+	toEpoch uint64        // and its epoch
+}
+
+// A trace is what sessions and their server did about one lock.
+type trace struct {
+	seed uint64
+	turn chan struct{} // of the one message that is executed
+
+	mu     sync.Mutex
+	random *rand.Rand
+	start  time.Time
+	steps  []step
+	full   bool
+	cut    map[string]time.Time // until when a session hears and says nothing
+	pushed []step               // while a message is executed
+	fault  error
+}
+
+func newTrace(seed uint64) *trace {
+	return &trace{seed: seed, turn: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, 0)), start: time.Now(), cut: make(map[string]time.Time)}
+}
+
+// record lets sessions work until the trace is full.
+func (tr *trace) record(t *testing.T) {
+	server := redistest.InBubble(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var sessions []*reentrant.Session
+	for i := range 2 + tr.seed%2 {
+		s, err := reentrant.NewSession(&tracer{server.Backend(), tr, fmt.Sprintf("s%d", i+1)})
+		require.NoError(t, err)
+		sessions = append(sessions, s)
+		for j := range traceOwners {
+			w := traceWorker{tr, fmt.Sprintf("s%d", i+1), s.NewLock("traced"), rand.New(rand.NewPCG(tr.seed, 1+i*10+uint64(j)))}
+			all.Go(func() { w.work(reentrant.WithOwner(ctx, fmt.Sprint(j))) })
+		}
+	}
+	all.Go(func() { tr.rage(ctx, server) })
+	for !tr.isFull() {
+		time.Sleep(time.Second)
+	}
+	stop()
+	all.Wait()
+	for _, s := range sessions {
+		assert.NoError(t, s.Close(context.WithoutCancel(ctx)))
+	}
+	time.Sleep(traceLease) // until nothing is under way
+	assert.NoError(t, tr.fault)
+}
+
+// rage cuts sessions off, and has the server forget in worlds of some seeds.
+func (tr *trace) rage(ctx context.Context, server *redistest.Server) {
+	random := rand.New(rand.NewPCG(tr.seed, 99))
+	for pause(ctx, between(random, time.Second, 4*traceLease)) {
+		if tr.seed%4 == 3 && random.IntN(4) == 0 {
+			tr.flush(server)
+			continue
+		}
+		tr.cutOff(fmt.Sprintf("s%d", 1+random.IntN(3)), between(random, traceBeat/4, 3*traceLease/2))
+	}
+}
+
+func (tr *trace) cutOff(session string, d time.Duration) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.cut[session] = time.Now().Add(d)
+}
+
+func (tr *trace) flush(server *redistest.Server) {
+	tr.turn <- struct{}{}
+	defer func() { <-tr.turn }()
+	c := server.Client()
+	err := c.Do(context.Background(), c.B().Flushall().Build()).Error()
+	tr.note(step{what: "flush"})
+	tr.blame(err)
+}
+
+func (tr *trace) blame(err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.fault = errors.Join(tr.fault, err)
+}
+
+func (tr *trace) isFull() bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.full
+}
+
+func (tr *trace) millis() int64 { return time.Since(tr.start).Milliseconds() }
+
+func (tr *trace) note(s step) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.noteLocked(s)
+}
+
+func (tr *trace) noteLocked(s step) {
+	if tr.full = tr.full || len(tr.steps) >= *traceLen; tr.full {
+		return
+	}
+	s.at = tr.millis()
+	tr.steps = append(tr.steps, s)
+}
+
+// lag is how long a message is under way.
+func (tr *trace) lag() time.Duration {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	switch tr.random.IntN(10) {
+	case 0:
+		return between(tr.random, 0, 5*traceBeat/2)
+	case 1, 2:
+		return between(tr.random, 0, traceBeat/3)
+	}
+	return between(tr.random, 0, 3*time.Millisecond)
+}
+
+// loses reports whether a message from or to a session is lost.
+func (tr *trace) loses(session string) bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.random.IntN(25) == 0 || time.Now().Before(tr.cut[session])
+}
+
+// doubles reports whether a message arrives twice.
+func (tr *trace) doubles() bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.random.IntN(20) == 0
+}
+
+// A traceWorker is an owner that uses the lock.
+type traceWorker struct {
+	tr      *trace
+	session string
+	lock    *reentrant.Lock
+	random  *rand.Rand
+}
+
+func (w *traceWorker) work(own context.Context) {
+	for pause(own, between(w.random, 0, 2*traceBeat)) {
+		ctx, cancel := own, context.CancelFunc(func() {})
+		if w.random.IntN(3) == 0 {
+			ctx, cancel = context.WithTimeout(own, between(w.random, 0, 5*traceBeat))
+		}
+		err := w.lock.Lock(ctx)
+		cancel()
+		if err == nil {
+			w.use(context.WithoutCancel(own))
+		}
+	}
+}
+
+// use has the lock for a while, and notes when it no longer may act.
+func (w *traceWorker) use(own context.Context) {
+	token, err := w.lock.Token(own)
+	w.tr.note(step{what: "got", s: w.session, token: token})
+	lost := w.lock.Lost(own)
+	dwell := between(w.random, 0, 2*traceBeat)
+	switch w.random.IntN(16) {
+	case 0, 1:
+		dwell = between(w.random, 0, 3*traceLease)
+	case 2: // it stays until its lease ends
+		dwell = 2 * traceLease
+		w.tr.cutOff(w.session, dwell)
+	}
+	what := "left"
+	if err == nil {
+		select {
+		case <-lost:
+			what = "lost"
+		case <-time.After(dwell):
+		}
+	}
+	w.tr.note(step{what: what, s: w.session})
+	_ = w.lock.Unlock(own) // ErrLost, or it is tried until the lease is over
+}
+
+// pause reports whether ctx has not ended before d is over.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// A tracer is between a session and its backend, and records what passes.
+type tracer struct {
+	backend.Backend
+	tr      *trace
+	session string
+}
+
+func (b *tracer) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	conn, err := b.Backend.Connect(ctx, session, tracedSink{sink, b})
+	if err != nil {
+		return nil, err
+	}
+	return tracedConn{conn, b}, nil
+}
+
+type tracedSink struct {
+	backend.Sink
+	b *tracer
+}
+
+// Granted passes a grant on some time after the command that made it.
+func (s tracedSink) Granted(g backend.Grant) {
+	tr, granted := s.b.tr, s.b.tr.millis()
+	push := step{s: s.b.session, kind: "push", epoch: g.Epoch, token: g.First}
+	tr.mu.Lock()
+	tr.pushed = append(tr.pushed, push)
+	tr.mu.Unlock()
+	go func() {
+		again := tr.doubles()
+		time.Sleep(tr.lag())
+		s.arrive(push, g, granted, again)
+		if again {
+			time.Sleep(tr.lag())
+			s.arrive(push, g, granted, false)
+		}
+	}()
+}
+
+func (s tracedSink) arrive(push step, g backend.Grant, granted int64, again bool) {
+	if s.b.tr.loses(s.b.session) {
+		return
+	}
+	push.what, push.again, push.age = "hear", again, s.b.tr.millis()-granted
+	s.b.tr.note(push)
+	s.Sink.Granted(g)
+}
+
+type tracedConn struct {
+	backend.Conn
+	b *tracer
+}
+
+func (c tracedConn) Bind(name string) (backend.Remote, error) {
+	remote, err := c.Conn.Bind(name)
+	return tracedRemote{remote, c.b}, err
+}
+
+func (c tracedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
+	var all sync.WaitGroup
+	for i := range renewals {
+		all.Go(func() { c.renew(ctx, &renewals[i]) })
+	}
+	all.Wait()
+}
+
+func (c tracedConn) renew(ctx context.Context, r *backend.Renewal) {
+	asked := *r
+	asked.Remote = r.Remote.(tracedRemote).Remote
+	m := step{s: c.b.session, kind: "renew", epoch: r.Epoch}
+	got, err := carry(ctx, c.b.tr, m, func(ctx context.Context) (backend.Renewal, step, error) {
+		one := []backend.Renewal{asked}
+		c.Conn.Renew(ctx, one)
+		reply := step{reply: "renewed", token: one[0].First}
+		if one[0].Gone {
+			reply.reply, reply.token = "gone", 0
+		}
+		return one[0], reply, one[0].Err
+	})
+	r.Gone, r.First, r.Err = got.Gone, got.First, err
+}
+
+type tracedRemote struct {
+	backend.Remote
+	b *tracer
+}
+
+func (r tracedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	m := step{s: r.b.session, kind: "attempt", epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, until: time.Until(req.NotAfter).Milliseconds()}
+	if req.Yield {
+		m.kind = "yield"
+	}
+	return carry(ctx, r.b.tr, m, func(ctx context.Context) (backend.AcquireReply, step, error) {
+		reply, err := r.Remote.Acquire(ctx, req)
+		if err != nil && !backend.OutcomeUnknown(err) && !backend.Refused(err) {
+			return reply, step{reply: "late"}, err
+		}
+		return reply, step{reply: [...]string{"", "granted", "waiting", "stale"}[reply.Status], token: reply.First}, err
+	})
+}
+
+func (r tracedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	m := step{s: r.b.session, kind: "release", epoch: req.Epoch}
+	if !req.Until.IsZero() {
+		m.until = max(0, time.Until(req.Until).Milliseconds())
+	}
+	return carry(ctx, r.b.tr, m, func(ctx context.Context) (backend.ReleaseResult, step, error) {
+		result, err := r.Remote.Release(ctx, req)
+		return result, step{reply: "freed"}, err
+	})
+}
+
+var errLost = backend.WithOutcomeUnknown(fmt.Errorf("%w: the network", backend.ErrUnavailable))
+
+// A verb has a message executed, and returns the reply as the session gets it, and as the trace has it.
+type verb[R any] func(ctx context.Context) (R, step, error)
+
+// A delivery is the way of a message to the server, and back.
+type delivery[R any] struct {
+	tr   *trace
+	m    step
+	sent int64
+	do   verb[R]
+	back chan struct{} // closed when the reply is here
+	// The next are guarded by tr.mu.
+	over  bool // the session no longer waits
+	reply R
+	err   error
+}
+
+// carry carries a message to the server, and its reply back, while ctx lasts.
+func carry[R any](ctx context.Context, tr *trace, m step, do verb[R]) (R, error) {
+	d := &delivery[R]{tr: tr, m: m, sent: tr.millis(), do: do, back: make(chan struct{})}
+	m.what = "send"
+	tr.note(m)
+	go d.travel()
+	var late <-chan time.Time // a session's contexts have deadlines, and do not end by themselves
+	if deadline, ok := ctx.Deadline(); ok {
+		late = time.After(time.Until(deadline))
+	}
+	select {
+	case <-d.back:
+	case <-late:
+	case <-ctx.Done():
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	select {
+	case <-d.back:
+		return d.reply, d.err
+	default:
+		d.over = true
+		return d.reply, errLost
+	}
+}
+
+func (d *delivery[R]) travel() {
+	time.Sleep(d.tr.lag())
+	if d.tr.loses(d.m.s) {
+		d.drop(d.m)
+		return
+	}
+	again := d.tr.doubles()
+	reply, heard, err := d.execute(again)
+	if again {
+		go func() {
+			time.Sleep(d.tr.lag())
+			_, _, _ = d.execute(false)
+		}()
+	}
+	time.Sleep(d.tr.lag())
+	d.arrive(reply, heard, err)
+}
+
+// execute has the message executed, alone and at a whole millisecond. A copy that comes in the last moment of its time comes
+// a little later, since the two clocks agree on it only nearly.
+func (d *delivery[R]) execute(again bool) (R, step, error) {
+	d.tr.turn <- struct{}{}
+	defer func() { <-d.tr.turn }()
+	past := time.Since(d.tr.start) % time.Millisecond
+	time.Sleep((time.Millisecond - past) % time.Millisecond)
+	if age := d.age(); d.m.kind != "release" && d.m.until > 0 && -3 < age-d.m.until && age-d.m.until < 3 {
+		time.Sleep(6 * time.Millisecond)
+	}
+	reply, step, err := d.do(context.Background())
+	synctest.Wait() // until its messages are here
+	heard := d.executed(step, again)
+	if err != nil && step.reply != "late" {
+		d.tr.blame(err)
+	}
+	return reply, heard, err
+}
+
+// executed notes what the server did, and returns the reply as a message.
+func (d *delivery[R]) executed(reply step, again bool) step {
+	tr := d.tr
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	s := d.m
+	s.what, s.age, s.again, s.reply, s.token = "execute", d.age(), again, reply.reply, reply.token
+	if len(tr.pushed) > 0 {
+		s.to, s.toEpoch = tr.pushed[0].s, tr.pushed[0].epoch
+		s.token = tr.pushed[0].token
+	}
+	if len(tr.pushed) > 1 {
+		tr.fault = errors.Join(tr.fault, fmt.Errorf("two grants by one command: %v", tr.pushed))
+	}
+	tr.pushed = nil
+	tr.noteLocked(s)
+	return step{s: s.s, kind: reply.reply, epoch: s.epoch, token: reply.token, keep: s.keep}
+}
+
+func (d *delivery[R]) age() int64 { return d.tr.millis() - d.sent }
+
+func (d *delivery[R]) arrive(reply R, heard step, err error) {
+	lost := d.tr.loses(d.m.s)
+	d.tr.mu.Lock()
+	defer d.tr.mu.Unlock()
+	if lost || d.over {
+		return
+	}
+	if heard.what, heard.age = "hear", d.age(); heard.kind != "late" {
+		d.tr.noteLocked(heard)
+	}
+	d.reply, d.err = reply, err
+	close(d.back)
+}
+
+func (d *delivery[R]) drop(m step) {
+	m.what, m.age = "drop", d.age()
+	d.tr.note(m)
+}
+
+// text returns the steps as a tuple of TLA+. Tokens, which TLC's integers cannot have, are numbered in their order.
+func (tr *trace) text() string {
+	tokens := []backend.Token{0}
+	for _, s := range tr.steps {
+		tokens = append(tokens, s.token)
+	}
+	slices.Sort(tokens)
+	tokens = slices.Compact(tokens)
+	lines := make([]string, len(tr.steps))
+	for i, s := range tr.steps {
+		rank, _ := slices.BinarySearch(tokens, s.token)
+		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
+			"keep |-> %s, again |-> %s, reply |-> %q, to |-> %q, te |-> %d]", s.at, s.what, s.s, s.kind, s.epoch,
+			min(s.age, traceLease.Milliseconds()), s.until, rank, truth(s.keep), truth(s.again), s.reply, s.to, s.toEpoch)
+	}
+	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
+}
+
+func truth(b bool) string { return strings.ToUpper(fmt.Sprint(b)) }
