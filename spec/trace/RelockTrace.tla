@@ -86,7 +86,8 @@ Renewed ==
 
 TraceSend == (Attempted \/ Released \/ Renewed) /\ UNCHANGED <<server, replica, world, inside, kept, lapsed, trace>>
 
-Repliable(m) == [Heard(Me, m) EXCEPT !.open = @ \ {<<m.e, m.age>>}]
+\* A release that was heard has left a tombstone for all copies under way.
+Replied(m) == [Heard(Me, m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {<<m.e, m.age>>}]
 
 \* An owner gets the lock by a grant that was heard; until it says so the session waits.
 TraceHear ==
@@ -98,7 +99,7 @@ TraceHear ==
                    THEN /\ grants' = grants \cup {[m |-> m, keep |-> Step.keep]}
                         /\ session' = [session EXCEPT ![m.s].open = @ \ {<<m.e, m.age>>}]
                    ELSE /\ UNCHANGED grants
-                        /\ session' = [session EXCEPT ![m.s] = Repliable(m)]
+                        /\ session' = [session EXCEPT ![m.s] = Replied(m)]
        ELSE Step.e # Me.epoch /\ UNCHANGED <<net, session, grants>> \* no session acts on it
     /\ UNCHANGED <<server, replica, world, inside, kept, lapsed, trace>>
 
