@@ -12,6 +12,7 @@ type State struct {
 	Want     int           // units that the session needs in total: for an RW with the head admitted, for Permits with all in line
 	Limit    int           // the most units that all sessions may use together: of an RW All
 	Since    time.Duration // of Permits: when the first in line became that
+	Pace     time.Duration // of Permits: the longest that the first in line lately waited for an Exit
 	Writers  int           // claims in line that ask to write
 	Asked    bool          // another session waits, see Ask
 	TurnOver bool          // newcomers are no longer admitted

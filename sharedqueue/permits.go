@@ -15,11 +15,14 @@ type Permits struct {
 
 	// Guarded by mu.
 
-	inUse  int
-	came   bool         // a claim was admitted since the latest Rest
-	life   uint64       // how often Lose was called
-	placed bool         // the first in line waits at the server
-	wanted notices[any] // of users of permits
+	inUse    int
+	came     bool          // a claim was admitted since the latest Rest
+	life     uint64        // how often Lose was called
+	placed   bool          // the first in line waits at the server
+	exited   time.Duration // when an Exit last found a claim in line
+	pace     time.Duration // the longest that the first in line lately waited for an Exit,
+	paceEnds time.Duration // until when that counts
+	wanted   notices[any]  // of users of permits
 }
 
 // A PermitWaiter is a claim of permits in line.
@@ -117,9 +120,22 @@ func (p *Permits) Exit(n int) (ok, changed bool) {
 		if p.inUse == 0 {
 			p.wanted.forgetAll()
 		}
+		p.paceLocked()
 		p.admitLocked()
 	}
 	return ok, p.unlock(0)
+}
+
+// paceLocked notes how long the first in line has waited for the Exit that comes now. p.mu is held.
+func (p *Permits) paceLocked() {
+	if p.line.Len == 0 {
+		return
+	}
+	now := p.now()
+	if waited := now - max(p.line.since, p.exited); waited >= p.pace || now > p.paceEnds {
+		p.pace, p.paceEnds = waited, now+4*waited
+	}
+	p.exited = now
 }
 
 // claimLocked takes n permits if that needs no wait, and returns Busy otherwise. p.mu is held.
@@ -292,7 +308,7 @@ func (p *Permits) Look() State {
 	p.seen = p.needLocked()
 	s := State{
 		Units: p.units, InUse: p.inUse, Waiting: p.line.Len,
-		Asked: p.contended, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since,
+		Asked: p.contended, TurnOver: p.overLocked(), Limit: int(p.limit.Load()), Since: p.line.since, Pace: p.pace,
 	}
 	if w := p.line.First; w != nil {
 		r := w.Value()

@@ -263,7 +263,7 @@ func (r *permitsRig) step(code, arg byte) {
 			m.admit()
 		}
 		st := q.Look()
-		st.Since = 0
+		st.Since, st.Pace = 0, 0
 		require.Equal(r.t, m.look(), st)
 		r.seen = m.need()
 	case 13:

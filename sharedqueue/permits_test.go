@@ -256,3 +256,36 @@ func TestSinceIsWhenTheHeadCameToTheHead(t *testing.T) {
 		q.Expel()
 	})
 }
+
+// Pace is how long the first in line waits for an Exit at most: of permits that fall free together the later ones find a new
+// head, which did not wait. What was long ago is forgotten.
+func TestPaceIsTheLongestThatTheHeadLatelyWaitedForAnExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened := time.Now()
+		q := NewPermits(func() time.Duration { return time.Since(opened) })
+		q.Settle(Terms{Units: 2, Until: hour})
+		enterPermits(q, 2, 0)
+		for range 20 {
+			enterPermits(q, 1, 0)
+		}
+		exits := func(after time.Duration) {
+			time.Sleep(after)
+			for range 2 {
+				ok, _ := q.Exit(1)
+				require.True(t, ok)
+			}
+		}
+		require.Zero(t, q.Look().Pace)
+		exits(time.Second)
+		require.Equal(t, time.Second, q.Look().Pace)
+		exits(100 * time.Millisecond)
+		require.Equal(t, time.Second, q.Look().Pace)
+		exits(2 * time.Second)
+		require.Equal(t, 2*time.Second, q.Look().Pace)
+		for range 5 {
+			exits(1900 * time.Millisecond)
+		}
+		require.Equal(t, 1900*time.Millisecond, q.Look().Pace)
+		q.Expel()
+	})
+}
