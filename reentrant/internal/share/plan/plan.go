@@ -21,6 +21,7 @@ func only(units int) *demand { return &demand{keep: units, want: units} }
 // Next decides what to send next. It reports whether to send a copy of the claim now: Send and Request. If not, it returns
 // when to look again, the zero time if only an event can change anything.
 func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
+	p.endBase(at)
 	for range 4 { // each iteration follows a race with a user that came in between; another user is another event
 		st := at.Tier.Look()
 		if p.newLimit(st.Limit, at) {
@@ -31,7 +32,7 @@ func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 		case d == nil && !p.claiming && st.Once: // no command is sent, so no reply would end the try
 			at.Tier.EndTries(0)
 		case d == nil:
-			return p.pending(then, at)
+			return p.pending(earliest(then, p.baseEnd(at)), at)
 		case p.begin(at, *d, st.Limit):
 			return time.Time{}, true
 		}
@@ -45,7 +46,7 @@ func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	p.lowered = p.units > 0 && limit <= p.limit && (p.lowered || limit < p.limit)
 	p.limit = limit
 	if begins = p.lowered && !p.contended; begins {
-		p.contended, p.keepAtMost, p.turnEnd = true, 0, at.Now
+		p.contended, p.keepAtMost, p.turnEnd, p.base = true, 0, at.Now, false
 		at.Tier.Ask(0, 0, 0)
 	}
 	return begins
@@ -70,7 +71,7 @@ func (p *Plan) pending(then time.Time, at *Moment) (lookAt time.Time, send bool)
 // itself.
 func (p *Plan) next(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	if p.claiming {
-		return p.overtake(st), time.Time{}
+		return p.overtake(st, at), time.Time{}
 	}
 	if p.answer > 0 && p.units > 0 {
 		keep := st.InUse
@@ -118,7 +119,7 @@ func (p *Plan) demandOrKept(st sharedqueue.State, keep int) *demand {
 }
 
 // overtake returns the demand that replaces the claim under way, nil if the claim stays.
-func (p *Plan) overtake(st sharedqueue.State) *demand {
+func (p *Plan) overtake(st sharedqueue.State, at *Moment) *demand {
 	c := &p.claim
 	switch {
 	case !c.asks() && (c.tries == 0 || st.Head == 0):
@@ -139,6 +140,9 @@ func (p *Plan) overtake(st sharedqueue.State) *demand {
 	}
 	if !c.placed && c.tries == 0 {
 		return nil
+	}
+	if p.servedMeanwhile(c, st, at) {
+		return only(keep)
 	}
 	d := p.demandOf(st, min(keep, max(st.InUse, p.idleKeep())))
 	switch {
@@ -182,22 +186,42 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	return nil, time.Time{}
 }
 
+// servedMeanwhile reports whether the head that a placed claim was for is inside, with a permit of its own session, when the
+// claim is to be repeated. The next head came later, so its place is not that one but behind the others.
+func (p *Plan) servedMeanwhile(c *claim, st sharedqueue.State, at *Moment) bool {
+	return p.kind == backend.Permits && c.placed && !c.try && p.units >= p.share &&
+		!at.Now.Before(c.resendAt) && at.Now.Before(p.patience(at, st))
+}
+
 // askForPermits returns the demand of a semaphore's head. With its share of the permits a session leaves the head to its own
-// users at first: most often one of them releases a permit before two turns are over.
+// users at first, which most often release one soon. If they always do, it asks once per heartbeat: the server tells it
+// neither that permits are free, nor that others keep some which they do not use.
 func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Time) {
-	d := p.demandOf(st, p.units)
-	if patience := p.patience(at, st); d != nil && p.units >= p.share && at.Now.Before(patience) {
-		return nil, patience
+	d, patience := p.demandOf(st, p.units), p.patience(at, st)
+	if d == nil || p.units < p.share || !at.Now.Before(patience) {
+		return d, time.Time{}
+	}
+	if p.topUp.IsZero() {
+		p.topUp = at.Now.Add(at.Heartbeat)
+	}
+	if at.Now.Before(p.topUp) {
+		return nil, earliest(patience, p.topUp)
 	}
 	return d, time.Time{}
 }
 
-// patience returns until when a semaphore's head waits for users of its own session.
+// patience returns until when a semaphore's head waits for users of its own session: for two turns or, if those release
+// their permits less often than that, for twice as long as heads lately waited for one. A user that keeps a permit for
+// longer than longestPace is no reason to wait.
 func (p *Plan) patience(at *Moment, st sharedqueue.State) time.Time {
 	if st.Once || st.InUse == 0 {
 		return time.Time{}
 	}
-	return at.Opened.Add(st.Since + 2*at.Turn)
+	wait := at.Turn
+	if st.Pace <= longestPace*at.Turn {
+		wait = max(wait, st.Pace)
+	}
+	return at.Opened.Add(st.Since + 2*wait)
 }
 
 // probe asks whether the other session, for which the head is held back, still waits: at once if the head makes only

@@ -102,7 +102,8 @@ type Plan struct {
 	limit      int       // of a semaphore: its limit at the latest look
 	lowered    bool      // the limit was lowered, and the server has granted nothing under the new one yet
 	answer     uint64    // the try that asked whether the units are in use; 0: none
-	topUp      time.Time // when to ask whether another session still waits
+	base       bool      // of a semaphore: the tier keeps more than keepAtMost for a while
+	topUp      time.Time // when to ask whether another session still waits or, with a share of the permits, for more
 	rest       time.Time // when to check whether read units are idle
 
 	// The session's claim.
@@ -260,7 +261,33 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 		p.turnEnd, p.topUp = at.Now.Add(at.Turn), at.Now.Add(at.Heartbeat)
 	}
 	p.contended, p.keepAtMost = true, keepAtMost
-	at.Tier.Ask(keepAtMost, turnAdmissions, p.turnEnd.Sub(at.Opened))
+	p.askTier(at)
+}
+
+// askTier tells the tier how many units it may keep: all but one of its share in any case, until the base ends. What the
+// other session lacks then comes from those that have more, whoever of them releases a unit first.
+func (p *Plan) askTier(at *Moment) {
+	keep := p.keepAtMost
+	p.base = keep < p.share-1 && !p.lowered && at.Now.Before(p.turnEnd.Add(baseTurns*at.Turn))
+	if p.base {
+		keep = p.share - 1
+	}
+	at.Tier.Ask(keep, turnAdmissions, p.turnEnd.Sub(at.Opened))
+}
+
+// baseEnd returns when the session keeps its base no longer, the zero time if it keeps none.
+func (p *Plan) baseEnd(at *Moment) time.Time {
+	if !p.contended || !p.base {
+		return time.Time{}
+	}
+	return p.turnEnd.Add(baseTurns * at.Turn)
+}
+
+// endBase tells the tier that the base has ended.
+func (p *Plan) endBase(at *Moment) {
+	if end := p.baseEnd(at); !end.IsZero() && !at.Now.Before(end) {
+		p.askTier(at)
+	}
 }
 
 // noteWaiter records that the session which contends waits, and does not only try. Sessions that wait repeat their message at
@@ -272,6 +299,12 @@ func (p *Plan) noteWaiter(at *Moment) {
 
 // turnAdmissions is how many of its callers a session admits while another session waits.
 const turnAdmissions = 64
+
+// Numbers of turns of a semaphore's session.
+const (
+	baseTurns   = 15 // after its own, in which it keeps all but one of its share in use although another session waits
+	longestPace = 10 // up to which its users are said to release their permits often
+)
 
 // extend sets the lease of the units, unless the present one is longer.
 func (p *Plan) extend(at *Moment, t lease.Lease) {
