@@ -355,9 +355,13 @@ ConfirmsItsOwn ==
 
 \* A free lock goes to the first that waits, and no session overtakes another in the queue.
 Ahead(srv, s, t) == At(srv, s) # 0 /\ At(srv, s) < At(srv, t)
+\* A release takes its session's place away before it gives a free lock to the first.
+Withdrawn(p) ==
+    p.s # server'.owner /\ At(server', p.s) = 0 /\ \E m \in net: m.kind = "release" /\ m.s = p.s /\ m.e >= p.e
+Waiting == SelectSeq(server.places, LAMBDA p: ~Withdrawn(p))
 InOrder ==
     [][world'.failovers = world.failovers =>
-        /\ Live(server') /\ ~Has(server, server'.owner) /\ server.places # <<>> => server'.owner = Head(server.places).s
+        /\ Live(server') /\ ~Has(server, server'.owner) /\ Waiting # <<>> => server'.owner = Head(Waiting).s
         /\ \A s, t \in Sessions: Ahead(server, s, t) /\ At(server', t) # 0 => ~Ahead(server', t, s)]_vars
 
 \* Every wait ends.
