@@ -28,6 +28,7 @@ type cable struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	calm     bool // nothing is slow, and nothing arrives twice
+	dead     bool // its process has died: what that still sends must not arrive as a copy either
 	up, down fault
 	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
@@ -112,6 +113,14 @@ func (c *cable) settle(calm bool) {
 	c.calm = calm
 }
 
+// dies breaks the cable of a process for good.
+func (c *cable) dies(end fault) {
+	c.mu.Lock()
+	c.dead = true
+	c.mu.Unlock()
+	c.turn(end, end)
+}
+
 // sent returns how many scripts the process has sent.
 func (c *cable) sent() int {
 	c.mu.Lock()
@@ -172,7 +181,7 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	return parcel{
 		data:  data,
 		due:   time.Now().Add(time.Duration(c.random.Int64N(int64(most)))),
-		twice: !c.calm && scripts > 0 && c.random.IntN(copyOne) == 0,
+		twice: !c.calm && !c.dead && scripts > 0 && c.random.IntN(copyOne) == 0,
 		late:  time.Duration(c.random.Int64N(int64(lastCopy))),
 	}
 }

@@ -119,7 +119,7 @@ func (m calmCalls) judge() {
 			m.wakes(c)
 		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
 			m.isPrompt(i, c)
-		case c.way == atOnce && c.refusal():
+		case c.way == atOnce && c.Note == errNot.Error(): // not when another call's time to connect was over
 			m.hasReason(c)
 		}
 	}

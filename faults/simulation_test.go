@@ -167,7 +167,7 @@ func (w *world) expires() {
 }
 
 // kept returns how long the server may keep a key. A record whose tokens ran ahead of the clock is kept for that much
-// longer, in whole seconds.
+// longer, and one whose lock stayed taken for as long as that, both in whole seconds.
 func (w *world) kept(key string) time.Duration {
 	if !strings.Contains(key, ":t:") {
 		return simKept
@@ -187,7 +187,7 @@ func (w *world) kept(key string) time.Duration {
 	var last int64 // tokens are microseconds
 	_, err = fmt.Sscan(words, &first, &last)
 	require.NoError(w.t, err)
-	return simKept + max(0, time.Duration(last-now[0]*1_000_000-now[1])*time.Microsecond+time.Second)
+	return simKept + max(0, time.Duration(last-now[0]*1_000_000-now[1])*time.Microsecond) + time.Second
 }
 
 // The seed decides what kind of world it is: whether the server forgets, whether most sessions are

@@ -99,7 +99,7 @@ func (w *world) lost(c call) {
 func (w *world) dies(random *rand.Rand, p **process, _ []*process) {
 	dead := *p
 	end := []fault{cutting, dropping}[random.IntN(2)]
-	dead.cable.turn(end, end)
+	dead.cable.dies(end)
 	w.mu.Lock()
 	w.noteLocked("%s dies", dead.name)
 	w.deaths[dead.name] = w.nowLocked()
