@@ -83,7 +83,8 @@ func (l *RWLock) TryLock(ctx context.Context) (bool, error) {
 // TryLockFor takes the write side if its turn comes within wait. When the time is up it returns false, with a nil error
 // if another owner has the lock or waits, and with an error if the server has not replied. With a wait of zero or less
 // it is TryLock. However short the wait, TryLockFor asks the server once, if it must, and waits for the reply for at
-// least an eighth of a command's time limit.
+// least an eighth of a command's time limit. A caller that stands in line when the time is up asks once more in the same way,
+// since the message with its grant may be lost.
 func (l *RWLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	_, ok, err := l.acquire(ctx, ModeWrite, tier.TryFor("try lock", wait))
 	return ok, err

@@ -88,7 +88,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 // TryAcquireFor takes n permits if the caller's turn comes within wait. When the time is up it returns false, with a
 // nil error if the permits were not free, and with an error if the server has not replied. With a wait of zero or less
 // it is TryAcquire. However short the wait, TryAcquireFor asks the server once, if it must, and waits for the reply for
-// at least an eighth of a command's time limit.
+// at least an eighth of a command's time limit. A caller that stands in line when the time is up asks once more in the same
+// way, since the message with its grant may be lost.
 func (s *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration) (bool, error) {
 	_, ok, err := s.acquire(ctx, n, tier.TryFor("try acquire", wait))
 	return ok, err

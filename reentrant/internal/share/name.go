@@ -2,6 +2,7 @@ package share
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,14 @@ type Name struct {
 	denied  time.Time // when a reply last said that others have, or wait for, what users of this session want
 	replied time.Time // when a claim last got a reply
 	reason  error     // the error for expelled waiters
+	calls   []lastCall
+}
+
+// A lastCall is a wait whose time was up at a moment. Its channel is closed when the server has replied to a copy that was
+// sent then or later.
+type lastCall struct {
+	at    time.Time
+	heard chan struct{}
 }
 
 // A Ref is what a handle keeps of a name. It is empty once the room has forgotten the name, so that the handles of names
@@ -208,6 +217,33 @@ func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 		unanswered = time.Since(n.asked)
 	}
 	return n.err == nil && n.denied.Before(since), unanswered
+}
+
+// LastCall asks the server once more for a wait that began at since, and whose time is up. It returns a channel that is closed
+// when the server has replied, or the command has failed; nil, and nothing is sent, if the session does not wait for units, or
+// has no word from the server since then.
+func (n *Name) LastCall(since time.Time) (heard <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if asks, _ := n.plan.Claimed(); !asks || n.denied.Before(since) {
+		return nil
+	}
+	c := lastCall{time.Now(), make(chan struct{})}
+	n.calls = append(n.calls, c)
+	n.carry(n.plan.Repeat())
+	return c.heard
+}
+
+// heardLocked tells those who wait for it that the server has replied to a copy that was sent at sent, or that it failed. n.mu
+// is held.
+func (n *Name) heardLocked(sent time.Time) {
+	n.calls = slices.DeleteFunc(n.calls, func(c lastCall) bool {
+		heard := !sent.Before(c.at)
+		if heard {
+			close(c.heard)
+		}
+		return heard
+	})
 }
 
 // Reason returns why a wait was expelled, nil if the session is being closed.

@@ -92,20 +92,20 @@ type localQueue[K any, O comparable] interface {
 
 // enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
 // the time of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth
-// of a command's time limit for its reply. life is the life of what the call got.
+// of a command's time limit for its reply; if it is up while the session waits at the server, see limit. life is the life of
+// what the call got.
 func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)
 	if !t.Waits {
 		mode |= sharedqueue.Once
 	}
-	var timeout <-chan time.Time
-	if t.For > 0 {
-		timer := time.NewTimer(t.For)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	o, life := enter(ctx, h, n, q, call, claim, mode, asked, timeout)
+	end, since := h.limitOf(n, t, begun), begun
+	defer end.stop()
+	o, life := enter(ctx, h, n, q, call, claim, mode, asked, end.ends())
 	if o == sharedqueue.TimedOut {
+		if !end.unheard.IsZero() {
+			since = end.unheard
+		}
 		silent, unanswered := n.Silent(begun)
 		if left := h.Session.Config.CommandTimeout/8 - unanswered; silent && left > 0 {
 			timer := time.NewTimer(left)
@@ -113,7 +113,7 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 			o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
 		}
 	}
-	ok, err = h.outcome(ctx, n, o, begun)
+	ok, err = h.outcome(ctx, n, o, since)
 	return life, ok, err
 }
 

@@ -1,0 +1,58 @@
+package tier
+
+import (
+	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/share"
+)
+
+// A limit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more: the
+// message with the grant can have been lost. It has an eighth of a command's time limit for its reply, and the call stays in
+// line meanwhile.
+type limit struct {
+	timer *time.Timer
+	over  chan time.Time // the end of the wait
+	left  chan struct{}  // closed when the call no longer waits
+
+	unheard time.Time // when the server was asked without a reply; zero if there is none such. Written before over is sent to.
+}
+
+// limitOf returns the limit of a wait that begins now; nil if it has none.
+func (h *Handle) limitOf(n *share.Name, t Try, begun time.Time) *limit {
+	if t.For == 0 {
+		return nil
+	}
+	l := &limit{over: make(chan time.Time, 1), left: make(chan struct{})}
+	l.timer = time.AfterFunc(t.For, func() { l.end(n, begun, h.Session.Config.CommandTimeout/8) })
+	return l
+}
+
+// end asks once more if it must, and ends the wait.
+func (l *limit) end(n *share.Name, begun time.Time, most time.Duration) {
+	if heard := n.LastCall(begun); heard != nil {
+		asked, timer := time.Now(), time.NewTimer(most)
+		defer timer.Stop()
+		select {
+		case <-heard:
+		case <-l.left:
+		case <-timer.C:
+			l.unheard = asked
+		}
+	}
+	l.over <- time.Now()
+}
+
+// ends returns the channel that delivers when the wait is over.
+func (l *limit) ends() <-chan time.Time {
+	if l == nil {
+		return nil
+	}
+	return l.over
+}
+
+func (l *limit) stop() {
+	if l != nil {
+		l.timer.Stop()
+		close(l.left)
+	}
+}

@@ -1,0 +1,131 @@
+package reentrant_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// timedKinds are the ways to wait for units with a time limit. Another session has all of them until free is called.
+var timedKinds = map[string]func(t *testing.T, s, other *reentrant.Session) (try func(wait time.Duration) (bool, error), free func() error){
+	"write": func(t *testing.T, s, other *reentrant.Session) (func(time.Duration) (bool, error), func() error) {
+		l, o, ctx := s.NewRWLock("x"), other.NewRWLock("x"), owner(t, "other")
+		require.NoError(t, o.RLock(ctx))
+		return func(wait time.Duration) (bool, error) { return l.TryLockFor(t.Context(), wait) },
+			func() error { return o.RUnlock(ctx) }
+	},
+	"read": func(t *testing.T, s, other *reentrant.Session) (func(time.Duration) (bool, error), func() error) {
+		l, o, ctx := s.NewRWLock("x"), other.NewRWLock("x"), owner(t, "other")
+		require.NoError(t, o.Lock(ctx))
+		return func(wait time.Duration) (bool, error) { return l.TryRLockFor(t.Context(), wait) },
+			func() error { return o.Unlock(ctx) }
+	},
+	"permits": func(t *testing.T, s, other *reentrant.Session) (func(time.Duration) (bool, error), func() error) {
+		m, o := s.NewSemaphore("x", 3), other.NewSemaphore("x", 3)
+		require.NoError(t, o.Acquire(t.Context(), 2))
+		return func(wait time.Duration) (bool, error) { return m.TryAcquireFor(t.Context(), 2, wait) },
+			func() error { return o.Release(t.Context(), 2) }
+	},
+}
+
+// The server grants what a call waits for, the message is lost, and the call's time is up before the session asks again.
+func TestATimedWaitWhoseGrantIsLostHasIt(t *testing.T) {
+	for name, kind := range timedKinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b), newSession(t, b)
+				try, free := kind(t, s, other)
+				b.SetFault(func(op memory.Op) memory.Verdict {
+					return memory.Verdict{Lost: op.Verb == memory.Push && op.Session == "A"}
+				})
+				time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, free()) })
+				begun := time.Now()
+				ok, err := try(400 * time.Millisecond)
+				require.NoError(t, err)
+				assert.True(t, ok)
+				assert.Equal(t, 400*time.Millisecond, time.Since(begun))
+				b.SetFault(nil)
+			})
+		})
+	}
+}
+
+// As before, but the server is silent when the time is up: what it granted is not known.
+func TestATimedWaitSaysThatTheServerWasSilentAtItsEnd(t *testing.T) {
+	for name, kind := range timedKinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b), newSession(t, b)
+				try, free := kind(t, s, other)
+				time.AfterFunc(200*time.Millisecond, func() {
+					b.SetFault(func(op memory.Op) memory.Verdict {
+						if op.Session == "A" && op.Verb != memory.Push {
+							return memory.DelayReply(time.Hour)
+						}
+						return memory.Verdict{Lost: op.Session == "A"}
+					})
+					assert.NoError(t, free())
+				})
+				begun := time.Now()
+				ok, err := try(400 * time.Millisecond)
+				require.ErrorIs(t, err, reentrant.ErrUnavailable)
+				assert.True(t, reentrant.OutcomeUnknown(err))
+				assert.False(t, ok)
+				assert.Equal(t, 650*time.Millisecond, time.Since(begun), "an eighth of a command's time more")
+				b.SetFault(nil)
+			})
+		})
+	}
+}
+
+// The others have what the call waits for when its time is up: one command and its reply say so.
+func TestATimedWaitInVainAsksOnceMore(t *testing.T) {
+	for name, kind := range timedKinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b), newSession(t, b)
+				try, free := kind(t, s, other)
+				slowly(b, 20*time.Millisecond)
+				var before atomic.Uint64
+				time.AfterFunc(399*time.Millisecond, func() { before.Store(s.Stats().Commands) })
+				begun := time.Now()
+				ok, err := try(400 * time.Millisecond)
+				require.NoError(t, err)
+				assert.False(t, ok)
+				assert.Equal(t, 420*time.Millisecond, time.Since(begun))
+				synctest.Wait()
+				assert.Equal(t, before.Load()+2, s.Stats().Commands, "it asks once more, and withdraws")
+				require.NoError(t, free())
+			})
+		})
+	}
+}
+
+// A call whose context ends returns at once.
+func TestAWaitWhoseContextEndsAsksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		require.NoError(t, other.NewRWLock("x").RLock(t.Context()))
+		slowly(b, 20*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(400*time.Millisecond, cancel)
+		begun := time.Now()
+		ok, err := s.NewRWLock("x").TryLockFor(ctx, time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.False(t, ok)
+		assert.Equal(t, 400*time.Millisecond, time.Since(begun))
+		require.NoError(t, other.NewRWLock("x").RUnlock(t.Context()))
+	})
+}
