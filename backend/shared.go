@@ -162,7 +162,10 @@ type ShareReply struct {
 	// Share is Limit divided by the number of sessions that have units or a place, this one included, rounded up. 0 with
 	// ReadWrite.
 	Share int
-	_     struct{}
+	// Try is the number of the try of another session that May is about, as SharedWanted names it: no session waits. 0 if
+	// one does, or none has the head's place.
+	Try uint64
+	_   struct{}
 }
 
 // A SharedSink is an optional interface of a [Sink] that receives messages about shared names. Without it the session

@@ -34,6 +34,22 @@ func TestATimedTryTakesNoReplyAboutSomethingElseForItsOwn(t *testing.T) {
 	})
 }
 
+func TestAWaitTakesNoReplyAboutSomethingElseForItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m := newSession(t, b).NewSemaphore("x", 1)
+		require.NoError(t, m.Acquire(t.Context(), 1))
+		b.SetFault(memory.Script(memory.Share, memory.DelayReply(10*time.Millisecond), memory.DelayReply(time.Hour)))
+		require.NoError(t, m.Release(t.Context(), 1))
+		synctest.Wait() // it is being given back
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := m.Acquire(ctx, 1)
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		assert.True(t, reentrant.OutcomeUnknown(err))
+	})
+}
+
 // The permit that is on its way is for a caller that has left, and says nothing about a try for more.
 func TestATryIsNotRefusedByAGrantForACallerThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ var shareTryCases = []testCase{
 	{"ShareTry/AsksHoldersThatHaveNotAnsweredAgain", tryAsksAgain},
 	{"ShareTry/IsRefusedWhenAllHaveAnswered", tryAllAnswered},
 	{"ShareTry/IsRefusedByOneHolderThatIsInTheWay", tryInTheWay},
+	{"ShareTry/RepliesNameIt", tryInReplies},
 	{"ShareTry/AHolderThatKeepsNothingHasAnswered", tryNothingKept},
 	{"ShareTry/AHolderWhoseLeaseEndedHasAnswered", tryLeaseEnded},
 	{"ShareTry/IsRefusedWhenOnlyADeadHolderHasNotAnswered", tryDeadLast},
@@ -124,6 +125,26 @@ func tryAllAnswered(t *test) {
 	c.refused(0)
 	require.Equal(t, 4, c.unitsOf(a))
 	require.Equal(t, 2, c.unitsOf(b))
+}
+
+// A message may be lost, so replies say the same.
+func tryInReplies(t *test) {
+	s := t.sharers(3)
+	a, b, c := s[0], s[1], s[2]
+	a.borrow(10, 0, 4)
+	b.borrow(10, 0, 4)
+	require.Zero(t, a.again().Try)
+	reply := c.borrow(10, 0, 5, least(5), try)
+	c.placed(reply)
+	require.Zero(t, reply.Try, "its own")
+	order := a.asked(0, c.again)
+	require.Equal(t, order, a.again().Try)
+	reply = b.borrow(10, 4, 5, least(5))
+	b.placed(reply)
+	require.Equal(t, order, reply.Try, "it waits behind the try")
+	require.Equal(t, order, a.keep(4, answer(order)).Try, "another session has not answered")
+	require.Zero(t, c.keep(0).Try)
+	require.Zero(t, a.again().Try, "the session waits")
 }
 
 func tryInTheWay(t *test) {

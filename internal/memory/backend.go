@@ -280,7 +280,7 @@ func describe(to string, m protocol.Message) string {
 	case protocol.SharedGrant:
 		return fmt.Sprintf("grant %s %s%s%s", about, units(m.Units), underBlock(m.Units, m.First, m.Last), allowed(m.May))
 	case protocol.SharedWanted:
-		return fmt.Sprintf("wanted %s %s, may keep %s%s", to, shown(m.Name), units(m.May), either(m.Try > 0, fmt.Sprintf(", try %d", m.Try), ""))
+		return fmt.Sprintf("wanted %s %s, may keep %s%s", to, shown(m.Name), units(m.May), tried(m.Try))
 	case protocol.Taken:
 		return "taken " + about
 	case protocol.Wanted:

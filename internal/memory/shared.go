@@ -145,7 +145,7 @@ func shared(reply backend.ShareReply) string {
 		return "lost"
 	}
 	return units(reply.Units) + underBlock(reply.Units, reply.First, reply.Last) +
-		either(reply.Placed, ", placed", "") + allowed(reply.May)
+		either(reply.Placed, ", placed", "") + allowed(reply.May) + tried(reply.Try)
 }
 
 // underBlock formats the tokens of units, "" with none.
@@ -155,6 +155,9 @@ func underBlock(units int, first, last backend.Token) string {
 
 // allowed formats how many units a session may keep, "" if there is no limit.
 func allowed(may int) string { return either(may < backend.Unlimited, ", may keep "+units(may), "") }
+
+// tried formats the number of a try, "" for none.
+func tried(try uint64) string { return either(try > 0, fmt.Sprintf(", try %d", try), "") }
 
 // units formats a number of units, AllUnits as "all".
 func units(n int) string { return either(n == backend.AllUnits, "all", fmt.Sprint(n)) }

@@ -107,6 +107,14 @@ func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	}
 }
 
+// try returns the number of the try that the head is, 0 if it is none.
+func (e *Entry) try() uint64 {
+	if e == nil || !e.Place.Try {
+		return 0
+	}
+	return e.Place.Order
+}
+
 // prolong lets the units last for d from now, unless their lease is longer.
 func (e *Entry) prolong(now Instant, d time.Duration) { e.Until = max(e.Until, now+d) }
 
@@ -145,6 +153,9 @@ func (s *Shared) reply(now Instant, e *Entry, req backend.ShareRequest, status b
 	}
 	if s.Kind == backend.Permits {
 		reply.Share = s.share(e, req.Limit)
+	}
+	if h := s.head(); h != e {
+		reply.Try = h.try()
 	}
 	return reply
 }

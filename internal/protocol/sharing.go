@@ -232,10 +232,7 @@ func (r *run) tell(h *Entry, may int) {
 	for _, e := range r.news {
 		news[e] = true
 	}
-	try := uint64(0)
-	if h != nil && h.Place.Try {
-		try = h.Place.Order
-	}
+	try := h.try()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		needs := try > 0 && e.Asked == try || !news[e] && (e.Units > may || h == nil)

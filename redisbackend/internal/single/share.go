@@ -36,6 +36,7 @@ func (r *Remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 	reply := backend.ShareReply{
 		Epoch: uint64(a.epoch), Units: int(a.units), Placed: a.placed == 1,
 		First: backend.Token(a.first), Last: backend.Token(a.last), May: int(a.may), Share: int(a.part),
+		Try: uint64(a.try),
 	}
 	switch a.code {
 	case shareShared:
@@ -60,14 +61,14 @@ func (r *Remote) Share(ctx context.Context, req backend.ShareRequest) (backend.S
 
 // A shareAnswer is the reply of share.lua.
 type shareAnswer struct {
-	code, units, placed, first, last, may, part, epoch int64
-	sample                                             clock.Sample
+	code, units, placed, first, last, may, part, epoch, try int64
+	sample                                                  clock.Sample
 }
 
 // check returns an error for a reply that the script does not give.
 func (a *shareAnswer) check() error {
-	if a.units < 0 || a.units > backend.AllUnits || a.may < 0 || a.may > backend.Unlimited || a.epoch < 0 {
-		return fmt.Errorf("%d units, may keep %d, epoch %d", a.units, a.may, a.epoch)
+	if a.units < 0 || a.units > backend.AllUnits || a.may < 0 || a.may > backend.Unlimited || a.epoch < 0 || a.try < 0 {
+		return fmt.Errorf("%d units, may keep %d, epoch %d, try %d", a.units, a.may, a.epoch, a.try)
 	}
 	if a.units == 0 {
 		return nil
@@ -102,7 +103,7 @@ func (r *Remote) share(ctx context.Context, req *backend.ShareRequest, notAfter 
 func (r *Remote) decodeShare(list []rueidis.RedisMessage, at clock.Sample) (a shareAnswer, err error) {
 	l := reader{list: list}
 	a.code, at.Stamp = l.number(), l.number()
-	for _, n := range []*int64{&a.units, &a.placed, &a.first, &a.last, &a.may, &a.part, &a.epoch} {
+	for _, n := range []*int64{&a.units, &a.placed, &a.first, &a.last, &a.may, &a.part, &a.epoch, &a.try} {
 		*n = l.number()
 	}
 	if l.err != nil {

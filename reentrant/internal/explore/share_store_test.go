@@ -319,7 +319,7 @@ func replyText(r backend.ShareReply, err error, now tick) string {
 	if err != nil {
 		code = 4 // the request was late
 	}
-	return fmt.Sprint("ok ", code, " ", now.micros(), " ", r.Units, " ", btoi(r.Placed), " ", r.First, " ", r.Last, " ", r.May, " ", r.Share, " ", r.Epoch)
+	return fmt.Sprint("ok ", code, " ", now.micros(), " ", r.Units, " ", btoi(r.Placed), " ", r.First, " ", r.Last, " ", r.May, " ", r.Share, " ", r.Epoch, " ", r.Try)
 }
 
 // script runs the script on a memory, and returns its reply.

@@ -43,7 +43,7 @@ local function behind()
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' 0 ' .. till .. ' ' .. memory .. ' ' .. under .. ' ' .. order .. ' '
     .. wants .. ' ' .. string.format('%.0f', deadline) .. ' ' .. rest)
   local share = kind == 'p' and math.ceil(ARGV[7] / sessions) or 0
-  return {1, now, 0, 1, 0, 0, most, share, tonumber(ARGV[2])}
+  return {1, now, 0, 1, 0, 0, most, share, tonumber(ARGV[2]), pending == '-1' and 0 or tonumber(first)}
 end
 
 if ARGV[4] == '0' and ARGV[5] ~= '0' then

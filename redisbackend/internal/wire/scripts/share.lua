@@ -13,9 +13,10 @@
 --      17 channel prefix  18 seconds that the record is kept  19 the hold key's name
 --      20 try: 1 to be refused if the others use their units, or others wait; else 0
 --      21 answer: the order of the try that the session was asked for, and answers by what it keeps; else 0
--- Returns  {code, now, units, placed (1 or 0), first token, last token, may, share, epoch}
+-- Returns  {code, now, units, placed (1 or 0), first token, last token, may, share, epoch, try}
 --   1 shared: units of this session, with or without a place; may: what it may keep so that the head of the queue
---     fits; share: the limit divided by the sessions, rounded up, 0 for r
+--     fits; share: the limit divided by the sessions, rounded up, 0 for r; try: the head's order if it is the try of
+--     another session, else 0
 --   2 stale: epoch is a higher one of this session
 --   3 lost: keep is more than the live units under that token; it has none now, and no place    4 late
 --   or an error, and nothing is touched: WRONGTYPE, the name is that of another kind of lock; FARTOKEN, see common.lua
@@ -35,9 +36,9 @@ local SHARED, STALE, LOST, LATE = 1, 2, 3, 4
 key, hold, channel = KEYS[1], ARGV[19], ARGV[17]
 local refused = open(kind, session, KEYS[2], KEYS[3])
 if refused then return refused end
-if now > notafter then return {LATE, now, 0, 0, 0, 0, 0, 0, 0} end
+if now > notafter then return {LATE, now, 0, 0, 0, 0, 0, 0, 0, 0} end
 local me = entry(session)
-if me and epoch < tonumber(me.epoch) then return {STALE, now, 0, 0, 0, 0, 0, 0, tonumber(me.epoch)} end
+if me and epoch < tonumber(me.epoch) then return {STALE, now, 0, 0, 0, 0, 0, 0, tonumber(me.epoch), 0} end
 
 refused = want > keep and beyond(tokens, seen)
 if refused then return refused end
@@ -117,4 +118,4 @@ if kind == 'p' then
   share = math.ceil(limit / math.max(1, s.sessions + ((me.units > 0 or me.order > 0) and 0 or 1)))
 end
 return {code, now, me.units, me.order > 0 and 1 or 0, me.first, kind == 'r' and me.units == ALL and s.token or me.first,
-  first == me and ALL or most, share, tonumber(me.epoch)}
+  first == me and ALL or most, share, tonumber(me.epoch), first ~= me and trying(first) or 0}

@@ -271,6 +271,11 @@ local function serve(me, lease)
   return news, first
 end
 
+-- trying returns the order of the head if it is a try, else 0.
+local function trying(first)
+  return first and first.pending >= 0 and first.order or 0
+end
+
 -- allowance returns how many units each session but the head may keep so that the head fits. A semaphore's head that has
 -- waited for longer than the GRACE gets the units that fall free first.
 local function allowance(first)
@@ -355,7 +360,7 @@ local function announce(me, news, first, beat, asks)
         s.kind == 'r' and e.units == ALL and s.token or e.first, most, e.units > 0 and e.till or now, now) .. hold)
     end
     if not all then return end
-    local try = first and first.pending >= 0 and first.order or 0
+    local try = trying(first)
     for _, e in ipairs(everyone()) do
       local needs = try > 0 and e.asked == try or not informed[e] and (not first or e.units > most)
       if e ~= first and e ~= me and e.units > 0 and needs then

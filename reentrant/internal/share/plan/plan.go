@@ -323,6 +323,7 @@ func (p *Plan) begin(at *Moment, d demand, limit int) bool {
 	if d.answer != 0 || kept == 0 { // a session without units has answered
 		p.answer = 0
 	}
+	p.answered = max(p.answered, d.answer)
 	if p.kind == backend.ReadWrite && had == backend.AllUnits && kept < had {
 		c.tail = used
 		p.known = max(p.known, used)

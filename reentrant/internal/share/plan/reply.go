@@ -109,7 +109,19 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 		p.refused(at, &was)
 		return notify
 	}
-	return p.finishClaim(at, *c, grant{r.Units, r.First, r.Last, min(r.May, p.hint)}, t)
+	notify = p.finishClaim(at, *c, grant{r.Units, r.First, r.Last, min(r.May, p.hint), waits(r), r.Try > 0}, t)
+	p.tried(r.Try)
+	return notify
+}
+
+// waits reports whether a reply says that another session waits for units that this one has.
+func waits(r *backend.ShareReply) bool { return r.May < r.Units && r.Try == 0 }
+
+// tried has the session answer the try that a reply names. The message to it may be lost.
+func (p *Plan) tried(try uint64) {
+	if p.units > 0 && try > p.answered {
+		p.answer = try
+	}
 }
 
 // placed handles the reply that the claim waits at the server.
@@ -122,7 +134,7 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 		at.Tier.EndTries(c.least)
 	}
 	notify = p.confirm(at, c, r, t)
-	p.limitKept(at, r.May)
+	p.limitKept(at, r)
 	if !c.try {
 		at.Tier.NotePlaced()
 	}
@@ -142,12 +154,17 @@ func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
 
 // limitKept handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
 // a message has overtaken the reply.
-func (p *Plan) limitKept(at *Moment, keepAtMost int) {
-	if keepAtMost = min(keepAtMost, p.hint); keepAtMost == backend.Unlimited {
+func (p *Plan) limitKept(at *Moment, r *backend.ShareReply) {
+	switch keepAtMost := min(r.May, p.hint); {
+	case keepAtMost == backend.Unlimited:
 		p.unask(at)
-	} else if keepAtMost < p.units {
+	case keepAtMost < p.units:
 		p.contend(at, keepAtMost)
+		if waits(r) {
+			p.noteWaiter(at)
+		}
 	}
+	p.tried(r.Try)
 }
 
 // refused ends the try that the claim was for, if the server did not grant it.
@@ -190,6 +207,8 @@ type grant struct {
 	units       int
 	first, last backend.Token
 	keepAtMost  int
+	waits       bool // by a reply, another session waits
+	tries       bool // by a reply, that one only tries; a push says neither
 }
 
 // tier converts g for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
@@ -212,11 +231,10 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 	p.end()
 	p.epoch, p.unsettled = c.epoch, false
 	if p.contended && g.units == p.units && g.keepAtMost < g.units && (c.probe || p.kind == backend.Permits && g.units == c.keep) {
-		p.stillContended(at, g.keepAtMost, t)
+		p.stillContended(at, &g, t)
 		return nil
 	}
-	awaited := p.awaited
-	p.contended, p.awaited, p.topUp = false, false, time.Time{}
+	p.contended, p.topUp = false, time.Time{}
 	p.lowered = p.lowered && (g.units == c.keep || c.limit > p.limit)
 	p.have(g.units)
 	if g.units > 0 {
@@ -228,7 +246,7 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 	granted := c.asks() && g.units >= c.least
 	if g.keepAtMost < p.units {
 		p.contend(at, g.keepAtMost)
-		if awaited || p.hintWaits || granted && g.keepAtMost < p.hint { // else it may be about a try
+		if g.waits || p.hintWaits || !g.tries && granted && g.keepAtMost < p.hint { // else it may be about a try
 			p.noteWaiter(at)
 		}
 	}
@@ -239,10 +257,13 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 }
 
 // stillContended handles a reply that says another session still waits. It admits no user and starts no new turn.
-func (p *Plan) stillContended(at *Moment, keepAtMost int, t lease.Lease) {
+func (p *Plan) stillContended(at *Moment, g *grant, t lease.Lease) {
 	p.topUp = at.Now.Add(at.Heartbeat)
 	p.extend(at, t)
-	p.contend(at, keepAtMost)
+	p.contend(at, g.keepAtMost)
+	if g.waits {
+		p.noteWaiter(at)
+	}
 	at.Tier.EndTries(0)
 }
 
@@ -277,7 +298,7 @@ func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 			!check.ShareGrant(p.kind, g, c.least, c.want, at.GrantTTL) {
 			c.resendAt, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
 		} else {
-			s.Notify = p.finishClaim(at, *c, grant{g.Units, g.First, g.Last, min(g.May, p.hint)}, t)
+			s.Notify = p.finishClaim(at, *c, grant{g.Units, g.First, g.Last, min(g.May, p.hint), false, false}, t)
 		}
 		s.Look = true
 	}

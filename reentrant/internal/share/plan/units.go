@@ -93,7 +93,6 @@ type Plan struct {
 	known, block backend.Token
 
 	contended  bool // another session waits, and this one may keep keepAtMost units
-	awaited    bool // that session waits, and does not only try, as far as it is known
 	keepAtMost int
 	turnEnd    time.Time
 	hint       int       // the lowest keepAtMost of the messages since the latest copy was sent
@@ -102,6 +101,7 @@ type Plan struct {
 	limit      int       // of a semaphore: its limit at the latest look
 	lowered    bool      // the limit was lowered, and the server has granted nothing under the new one yet
 	answer     uint64    // the try that asked whether the units are in use; 0: none
+	answered   uint64    // the latest try that a claim for these units has answered
 	base       bool      // of a semaphore: the tier keeps more than keepAtMost for a while
 	topUp      time.Time // when to ask whether another session still waits or, with a share of the permits, for more
 	rest       time.Time // when to check whether read units are idle
@@ -246,7 +246,7 @@ func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 func (p *Plan) unask(at *Moment) (look bool) {
 	p.hint, p.hintWaits, p.answer = backend.Unlimited, false, 0
 	if look = p.contended; look {
-		p.contended, p.awaited, p.keepAtMost = false, false, 0
+		p.contended, p.keepAtMost = false, 0
 		at.Tier.Unask()
 	}
 	return look
@@ -293,7 +293,6 @@ func (p *Plan) endBase(at *Moment) {
 // noteWaiter records that the session which contends waits, and does not only try. Sessions that wait repeat their message at
 // each heartbeat.
 func (p *Plan) noteWaiter(at *Moment) {
-	p.awaited = true
 	at.Tier.NoteWaiter(at.Now.Add(at.Heartbeat + at.Heartbeat/4).Sub(at.Opened))
 }
 
@@ -319,7 +318,7 @@ func (p *Plan) extend(at *Moment, t lease.Lease) {
 func (p *Plan) have(units int) {
 	if p.units = units; units == 0 {
 		p.trust, p.under, p.renewalFailed, p.rest = lease.Lease{}, 0, false, time.Time{}
-		p.contended, p.awaited, p.keepAtMost = false, false, 0
+		p.contended, p.keepAtMost, p.answered = false, 0, 0
 	}
 }
 
