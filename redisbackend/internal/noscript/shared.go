@@ -34,8 +34,8 @@ type sharedSnapshot struct {
 	told   []message
 }
 
-// notThere is PTTL's reply for a missing key.
-const notThere = -2
+// What PTTL replies for a missing key, and for one that does not expire.
+const notThere, noExpiry = -2, -1
 
 // keepShared is how long a shared name keeps its kind after its last use.
 const keepShared = 10 * time.Second
@@ -161,7 +161,9 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	s.shared = protocol.Shared{Name: s.keys.Hold(), Keep: keepShared, Publish: s.publish}
 	s.was, _ = answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	s.ttl = time.Duration(ttl) * time.Millisecond
+	if s.ttl = time.Duration(ttl) * time.Millisecond; ttl == noExpiry { // a script has stopped before it gave the record one
+		s.ttl = forever - s.now
+	}
 	if len(s.was) == 0 || s.ttl <= 0 {
 		s.was, s.ttl = nil, 0
 		return absent(answers[4:])

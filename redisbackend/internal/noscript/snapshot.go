@@ -138,13 +138,12 @@ func garbage(what string) error {
 }
 
 func (s *snapshot) parseHold(hash map[string]string, ttl int64) error {
-	const expired, never = -2, -1
-	if ttl == expired { // since the hash was read
+	if ttl == notThere { // since the hash was read
 		return nil
 	}
 	for field, count := range hash {
 		session, owner, named := strings.Cut(field, ":")
-		if !named || ttl == never {
+		if !named || ttl == noExpiry {
 			return errForeign
 		}
 		if s.was.field != "" {

@@ -309,7 +309,8 @@ end
 -- by a command that a full server allows: it then allows the next ones too, and what is kept or given back needs no
 -- memory. What is too much for one command is written under a summary that makes the next run count anew, with the
 -- queue from where it began. A run may stop in between: so an entry that goes is written off first, and a place is
--- written before the entry that names it.
+-- written before the entry that names it. Redis 6.2 has no command that makes a hash with an expiry: a new record that is
+-- left without one gets it from the next run that gives out or renews units.
 local function save(seconds)
   local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
   local changes = {}
