@@ -375,9 +375,7 @@ func (h *hand) travel(ctx context.Context) {
 		return
 	}
 	h.leave(p) // another may resume it
-	h.mu.Lock()
-	h.trips = append(h.trips, t)
-	h.mu.Unlock()
+	h.offer(t)
 	time.Sleep(between(h.random, 0, 4*h.pace()))
 	if h.claim(t) {
 		h.look(p)
@@ -390,6 +388,13 @@ func (h *hand) depart() *trip {
 	defer h.mu.Unlock()
 	h.trip++
 	return &trip{id: fmt.Sprintf("trip %d", h.trip), from: h.process.name}
+}
+
+// offer lets others board a trip.
+func (h *hand) offer(t *trip) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trips = append(h.trips, t)
 }
 
 // board returns a trip of another process, nil if there is none.
@@ -434,6 +439,9 @@ func (h *hand) resume(l *reentrant.Lock, t *trip) {
 		}
 		return err
 	})
+	if c.Outcome == history.No {
+		h.offer(t) // the process that began it may renew the hold for ever
+	}
 	if c.Outcome != history.OK {
 		return
 	}
