@@ -22,7 +22,7 @@ import (
 // many as it took, and at the latest when no caller of the session has any.
 //
 // A note has at most 256 bytes. A longer one is cut, and ends with "…"; bytes that are not UTF-8 are replaced by U+FFFD. An
-// empty note is none. There are no notes of holds of a session [WithCohort], whose owners Redis does not know, and a quorum of
+// empty note is none. There are no notes of Locks of a session [WithCohort], whose owners Redis does not know, and a quorum of
 // masters keeps none.
 func WithNote(ctx context.Context, note string) context.Context {
 	return core.WithNote(ctx, note)

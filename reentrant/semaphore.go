@@ -21,9 +21,10 @@ type SemaphoreState = SharedState
 // A session has the permits that its callers need. It passes them from one caller to the next without a command, and
 // gives them back, after a turn, when another session waits. The order is fair. Sessions get permits in the order in
 // which their heads came, each what its head needs, and the callers of a session first in, first out, even if a later
-// caller wants fewer permits. So equal demand gets equal service. A caller that waits for a Release of its own session,
-// because that has too many of the permits in use, is the one exception: it holds up no other session, and takes its
-// place when that Release has come.
+// caller wants fewer permits. So sessions with equal demand get nearly equal service. A session that has its share of the
+// permits leaves its head to its own callers first, for up to a tenth of a second. A caller that waits for a Release of
+// its own session, because that has too many of the permits in use, holds up no other session, and takes its place when
+// that Release has come.
 //
 // Release returns before the backend has the permits back: the session gives them back in the background. Callers of
 // the same session can have them at once, callers of another session about a round trip later: a TryAcquire there asks

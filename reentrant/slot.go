@@ -40,7 +40,8 @@ type slotHold struct {
 // limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
 // a session that died come back a moment apart from its permits, and a number can fall free behind the search; AcquireSlot
 // then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's name is in use as another
-// kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind].
+// kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind]. [Slot.Release] gives back both;
+// [Semaphore.Release] would give back a permit and keep the number.
 //
 // Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
 // another one. Its errors are those of Acquire; after an error nothing is held.

@@ -103,9 +103,9 @@ func (p *printer) status(err error) error {
 // streams are the outputs of a command.
 type streams struct{ out, err io.Writer }
 
-// Validate is called by the parser. An empty REDIS_URL counts as not set.
+// Validate is called by the parser. An empty flag or variable counts as not set: it may be that of a script.
 func (s *server) Validate() error {
-	s.Redis = cmp.Or(s.Redis, "redis://localhost:6379")
+	s.Redis = cmp.Or(s.Redis, os.Getenv("REDIS_URL"), "redis://localhost:6379")
 	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
 		return errors.New("--redis or REDIS_URL is no URL: it starts with redis:// or rediss://")
 	}

@@ -131,3 +131,11 @@ func TestAPasswordInAStrayURLIsNotPrinted(t *testing.T) {
 func TestWordsOfAnErrorShowNoPassword(t *testing.T) {
 	assert.Equal(t, "connect to redis://…@host:1/2: refused", words(errors.New("connect to redis://me:se#cr@et@host:1/2: refused")))
 }
+
+// A script whose variable is not set must not lock on another server than the environment names.
+func TestAnEmptyRedisFlagIsThatOfTheEnvironment(t *testing.T) {
+	t.Setenv("REDIS_URL", "of the environment")
+	var stderr bytes.Buffer
+	assert.Equal(t, 64, execute([]string{"list", "--redis", ""}, io.Discard, &stderr))
+	assert.Contains(t, stderr.String(), "is no URL")
+}

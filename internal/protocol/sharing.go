@@ -226,7 +226,7 @@ func (r *run) heard(may int, repeats bool) bool {
 
 // tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or,
 // when no session waits any more, to all. The head and the caller get none. Those that have news get one of a try alone: a
-// grant does not name it. While the head is a try, all messages say so: no session waits.
+// grant does not name it. While the head is a try, all SharedWanted say so: no session waits.
 func (r *run) tell(h *Entry, may int) {
 	news := map[*Entry]bool{}
 	for _, e := range r.news {

@@ -1,6 +1,6 @@
 -- quorum_call: sends the session that this node knows to wait for a lock a message that it was given back.
 --
--- KEYS  1 wanted: string, the session  2 hold  3 record (not used)
+-- KEYS  1 wanted: string, the session  2 hold  3 record (read if a run that stopped left two fields)
 -- ARGV  1 session that gave it back  2 channel prefix
 -- Returns  {code, now}   1 sent   0 no session waits
 -- Keeps    the hold. The message is a hint: it may be lost, and another session may have the lock when it arrives.

@@ -349,7 +349,7 @@ end
 -- that sends them: to the sessions that were granted or refused, and, if they must know, to those that have more
 -- units than they may keep, or were asked by a try, which a grant does not name. They must know of a new try (asks), and are
 -- told again in a copy of the head's request (beat). The caller learns the same from its reply. While the head is a try, all
--- messages say so: no session waits.
+-- x messages say so: no session waits.
 local function announce(me, news, first, beat, asks)
   local most, informed = allowance(first), {}
   for _, e in ipairs(news) do informed[e] = true end

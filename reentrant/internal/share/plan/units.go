@@ -21,7 +21,7 @@ type Tier interface {
 	Settle(t sharedqueue.Terms)
 	// Trust prolongs the trust in the units.
 	Trust(until time.Duration)
-	// Ask begins a turn: another session waits, and this one may keep keepAtMost units.
+	// Ask begins a turn, or changes keepAtMost in it: another session waits or tries, and this one may keep so many units.
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
@@ -242,7 +242,7 @@ func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 	return s
 }
 
-// unask ends what beAsked began.
+// unask ends what contend began.
 func (p *Plan) unask(at *Moment) (look bool) {
 	p.hint, p.hintWaits, p.answer = backend.Unlimited, false, 0
 	if look = p.contended; look {
