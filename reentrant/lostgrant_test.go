@@ -36,84 +36,77 @@ var timedKinds = map[string]func(t *testing.T, s, other *reentrant.Session) (try
 	},
 }
 
-// The server grants what a call waits for, the message is lost, and the call's time is up before the session asks again.
-func TestATimedWaitWhoseGrantIsLostHasIt(t *testing.T) {
+// forTimedKinds runs a test with a call that waits for what another session has until free is called.
+func forTimedKinds(t *testing.T, test func(t *testing.T, b *memory.Backend, s *reentrant.Session, try func(time.Duration) (bool, error), free func() error)) {
 	for name, kind := range timedKinds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := memory.New()
 				s, other := newSession(t, b), newSession(t, b)
 				try, free := kind(t, s, other)
-				b.SetFault(func(op memory.Op) memory.Verdict {
-					return memory.Verdict{Lost: op.Verb == memory.Push && op.Session == "A"}
-				})
-				time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, free()) })
-				begun := time.Now()
-				ok, err := try(400 * time.Millisecond)
-				require.NoError(t, err)
-				assert.True(t, ok)
-				assert.Equal(t, 400*time.Millisecond, time.Since(begun))
-				b.SetFault(nil)
+				test(t, b, s, try, free)
 			})
 		})
 	}
+}
+
+// The server grants what a call waits for, the message is lost, and the call's time is up before the session asks again.
+func TestATimedWaitWhoseGrantIsLostHasIt(t *testing.T) {
+	forTimedKinds(t, func(t *testing.T, b *memory.Backend, _ *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			return memory.Verdict{Lost: op.Verb == memory.Push && op.Session == "A"}
+		})
+		time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, free()) })
+		begun := time.Now()
+		ok, err := try(400 * time.Millisecond)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, 400*time.Millisecond, time.Since(begun))
+		b.SetFault(nil)
+	})
 }
 
 // As before, but the server is silent when the time is up: what it granted is not known.
 func TestATimedWaitSaysThatTheServerWasSilentAtItsEnd(t *testing.T) {
-	for name, kind := range timedKinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memory.New()
-				s, other := newSession(t, b), newSession(t, b)
-				try, free := kind(t, s, other)
-				time.AfterFunc(200*time.Millisecond, func() {
-					b.SetFault(func(op memory.Op) memory.Verdict {
-						if op.Session == "A" && op.Verb != memory.Push {
-							return memory.DelayReply(time.Hour)
-						}
-						return memory.Verdict{Lost: op.Session == "A"}
-					})
-					assert.NoError(t, free())
-				})
-				begun := time.Now()
-				ok, err := try(400 * time.Millisecond)
-				require.ErrorIs(t, err, reentrant.ErrUnavailable)
-				assert.True(t, reentrant.OutcomeUnknown(err))
-				assert.False(t, ok)
-				assert.Equal(t, 650*time.Millisecond, time.Since(begun), "an eighth of a command's time more")
-				b.SetFault(nil)
+	forTimedKinds(t, func(t *testing.T, b *memory.Backend, _ *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
+		time.AfterFunc(200*time.Millisecond, func() {
+			b.SetFault(func(op memory.Op) memory.Verdict {
+				if op.Session == "A" && op.Verb != memory.Push {
+					return memory.DelayReply(time.Hour)
+				}
+				return memory.Verdict{Lost: op.Session == "A"}
 			})
+			assert.NoError(t, free())
 		})
-	}
+		begun := time.Now()
+		ok, err := try(400 * time.Millisecond)
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		assert.True(t, reentrant.OutcomeUnknown(err))
+		assert.False(t, ok)
+		assert.Equal(t, 650*time.Millisecond, time.Since(begun), "an eighth of a command's time more")
+		b.SetFault(nil)
+	})
 }
 
 // The others have what the call waits for when its time is up: one command and its reply say so.
 func TestATimedWaitInVainAsksOnceMore(t *testing.T) {
-	for name, kind := range timedKinds {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := memory.New()
-				s, other := newSession(t, b), newSession(t, b)
-				try, free := kind(t, s, other)
-				slowly(b, 20*time.Millisecond)
-				var before atomic.Uint64
-				time.AfterFunc(399*time.Millisecond, func() { before.Store(s.Stats().Commands) })
-				begun := time.Now()
-				ok, err := try(400 * time.Millisecond)
-				require.NoError(t, err)
-				assert.False(t, ok)
-				assert.Equal(t, 420*time.Millisecond, time.Since(begun))
-				synctest.Wait()
-				assert.Equal(t, before.Load()+2, s.Stats().Commands, "it asks once more, and withdraws")
-				require.NoError(t, free())
-			})
-		})
-	}
+	forTimedKinds(t, func(t *testing.T, b *memory.Backend, s *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
+		slowly(b, 20*time.Millisecond)
+		var before atomic.Uint64
+		time.AfterFunc(399*time.Millisecond, func() { before.Store(s.Stats().Commands) })
+		begun := time.Now()
+		ok, err := try(400 * time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, 420*time.Millisecond, time.Since(begun))
+		synctest.Wait()
+		assert.Equal(t, before.Load()+2, s.Stats().Commands, "it asks once more, and withdraws")
+		require.NoError(t, free())
+	})
 }
 
 // A call whose context ends returns at once.
-func TestAWaitWhoseContextEndsAsksNobody(t *testing.T) {
+func TestAWaitWhoseContextEndsAsksNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b), newSession(t, b)

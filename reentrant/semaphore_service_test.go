@@ -57,6 +57,8 @@ func (s service) open(t *testing.T) (server *memory.Backend, semaphores []*reent
 func (s service) run(t *testing.T) []int64 {
 	const warm = 500 * time.Millisecond
 	counts := make([]atomic.Int64, s.sessions)
+	var inside atomic.Int64
+	var overlaps atomic.Bool
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), warm+max(2*time.Second, 300*s.section))
 	defer cancel()
@@ -66,7 +68,11 @@ func (s service) run(t *testing.T) []int64 {
 		for range s.callers(i) {
 			work.Go(func() {
 				for m.Acquire(ctx, 1) == nil {
+					if inside.Add(1) > int64(s.permits) {
+						overlaps.Store(true)
+					}
 					time.Sleep(s.section)
+					inside.Add(-1)
 					if time.Since(begun) > warm {
 						counts[i].Add(1)
 					}
@@ -76,6 +82,7 @@ func (s service) run(t *testing.T) []int64 {
 		}
 	}
 	work.Wait()
+	assert.False(t, overlaps.Load(), "more were inside than there are permits")
 	got := make([]int64, s.sessions)
 	for i := range got {
 		got[i] = counts[i].Load()
@@ -165,6 +172,7 @@ func TestPermitsOfASessionThatHasLeftAreUsedByTheOthers(t *testing.T) {
 					time.Sleep(section * 13 / 10)
 					synctest.Wait()
 					least.Add(inside.Load())
+					assert.LessOrEqual(t, inside.Load(), int64(6))
 				}
 				assert.Greater(t, least.Load(), int64(50*5), "of 6 permits")
 				work.Wait()

@@ -27,8 +27,8 @@ func (a *alarm) notifierLocked() *core.LossNotifier {
 	return a.notifier
 }
 
-// tripLocked drops the notes and closes the channels of Lost. The returned function ends the contexts of Do, and is called without a mutex.
-// a.mu is held.
+// tripLocked drops the notes and closes the channels of Lost. The returned function ends the contexts of Do, and is called
+// without a mutex. a.mu is held.
 func (a *alarm) tripLocked() (notify func()) {
 	a.notes.clear()
 	notifier := a.notifier

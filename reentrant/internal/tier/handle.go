@@ -92,7 +92,7 @@ type localQueue[K any, O comparable] interface {
 
 // enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
 // the time of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth
-// of a command's time limit for its reply; if it is up while the session waits at the server, see limit. life is the life of
+// of a command's time limit for its reply; if it is up while the session waits at the server, see waitLimit. life is the life of
 // what the call got.
 func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)

@@ -18,15 +18,14 @@ type notes struct {
 type noted struct {
 	text    string
 	owner   core.Owner
-	permits int // of a semaphore: what is left of those that it took
+	permits int         // of a semaphore: what is left of those that it took
+	call    *PermitCall // that took them
 }
 
 // add adds the note of a user that came in.
-func (n *notes) add(owner core.Owner, permits int, text string) *noted {
-	one := &noted{text, owner, permits}
+func (n *notes) add(one *noted) {
 	n.all = append(n.all, one)
 	n.any.Store(true)
-	return one
 }
 
 // remove removes the notes for which gone returns true, and returns the last of them, nil if there are none.
@@ -88,7 +87,7 @@ func (t *rwTier) note(owner core.Owner, life uint64, text string) (first bool) {
 	reads, writes, _ := t.Holds(owner)
 	first = t.Life() == life && reads+writes == 1
 	if first {
-		t.notes.add(owner, 0, text)
+		t.notes.add(&noted{text: text, owner: owner})
 	}
 	return first
 }
@@ -117,7 +116,7 @@ func (c *PermitCall) keepNote(ctx context.Context, permits int) {
 	}
 	c.mu.Lock()
 	if c.Life() == c.life {
-		c.note = c.notes.add(core.CurrentOwner(ctx), permits, text)
+		c.notes.add(&noted{text, core.CurrentOwner(ctx), permits, c})
 	}
 	c.mu.Unlock()
 	c.name.NoteChanged()
@@ -127,11 +126,13 @@ func (c *PermitCall) keepNote(ctx context.Context, permits int) {
 // owner's latest notes end with as many permits. t.mu is held.
 func (t *permitTier) endNotesLocked(owner core.Owner, n int, c *PermitCall) {
 	switch {
+	case !t.notes.any.Load():
+		return
 	case t.InUse() == 0:
 		t.notes.clear()
 		return
 	case c != nil:
-		t.notes.remove(func(one *noted) bool { return one == c.note })
+		t.notes.remove(func(one *noted) bool { return one.call == c })
 		return
 	}
 	for _, one := range slices.Backward(t.notes.all) {

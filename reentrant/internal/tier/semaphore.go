@@ -44,8 +44,11 @@ func (s Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
 	}
 	x.Check()
 	q := x.Tier().(*permitTier)
-	noted := q.notes.any.Load()
-	look, err := q.release(s.callOf(ctx, time.Time{}), core.CurrentOwner(ctx), n, c)
+	noted, owner := q.notes.any.Load(), core.Owner{}
+	if noted {
+		owner = core.CurrentOwner(ctx)
+	}
+	look, err := q.release(s.callOf(ctx, time.Time{}), owner, n, c)
 	if noted {
 		x.NoteChanged()
 	}
@@ -148,7 +151,6 @@ type PermitCall struct {
 	*permitTier
 	name *share.Name
 	life uint64
-	note *noted // nil if the call has none
 }
 
 // LossNotifier returns the loss notifier of the call's permits, nil if they are lost already.

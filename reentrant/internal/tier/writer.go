@@ -198,7 +198,7 @@ func (t *rwTier) restore(w *writerWait) error {
 		return core.ErrLost
 	}
 	if w.note != nil {
-		t.notes.add(w.Owner, 0, w.note.text)
+		t.notes.add(w.note)
 	}
 	switch own := t.notifier; {
 	case w.notifier == nil:

@@ -265,7 +265,7 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 }
 
 // askTier tells the tier how many units it may keep: all but one of its share in any case, until the base ends. What the
-// other session lacks then comes from those that have more, whoever of them releases a unit first.
+// other session lacks then comes from those that have more.
 func (p *Plan) askTier(at *Moment) {
 	keep := p.keepAtMost
 	p.base = keep < p.share-1 && !p.lowered && at.Now.Before(p.turnEnd.Add(baseTurns*at.Turn))

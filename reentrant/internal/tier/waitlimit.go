@@ -6,10 +6,10 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
-// A limit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more: the
+// A waitLimit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more: the
 // message with the grant can have been lost. It has an eighth of a command's time limit for its reply, and the call stays in
 // line meanwhile.
-type limit struct {
+type waitLimit struct {
 	timer *time.Timer
 	over  chan time.Time // the end of the wait
 	left  chan struct{}  // closed when the call no longer waits
@@ -17,18 +17,18 @@ type limit struct {
 	unheard time.Time // when the server was asked without a reply; zero if there is none such. Written before over is sent to.
 }
 
-// limitOf returns the limit of a wait that begins now; nil if it has none.
-func (h *Handle) limitOf(n *share.Name, t Try, begun time.Time) *limit {
+// limitOf returns the waitLimit of a wait that begins now; nil if it has none.
+func (h *Handle) limitOf(n *share.Name, t Try, begun time.Time) *waitLimit {
 	if t.For == 0 {
 		return nil
 	}
-	l := &limit{over: make(chan time.Time, 1), left: make(chan struct{})}
+	l := &waitLimit{over: make(chan time.Time, 1), left: make(chan struct{})}
 	l.timer = time.AfterFunc(t.For, func() { l.end(n, begun, h.Session.Config.CommandTimeout/8) })
 	return l
 }
 
 // end asks once more if it must, and ends the wait.
-func (l *limit) end(n *share.Name, begun time.Time, most time.Duration) {
+func (l *waitLimit) end(n *share.Name, begun time.Time, most time.Duration) {
 	if heard := n.LastCall(begun); heard != nil {
 		asked, timer := time.Now(), time.NewTimer(most)
 		defer timer.Stop()
@@ -43,14 +43,14 @@ func (l *limit) end(n *share.Name, begun time.Time, most time.Duration) {
 }
 
 // ends returns the channel that delivers when the wait is over.
-func (l *limit) ends() <-chan time.Time {
+func (l *waitLimit) ends() <-chan time.Time {
 	if l == nil {
 		return nil
 	}
 	return l.over
 }
 
-func (l *limit) stop() {
+func (l *waitLimit) stop() {
 	if l != nil {
 		l.timer.Stop()
 		close(l.left)
