@@ -209,7 +209,9 @@ const (
 func (s *Session) NoteServed(name string, err error, waiter Waiter) {
 	switch {
 	case err == nil:
-		s.Outages.Answered(name)
+		if s.Outages.Open.Load() > 0 {
+			s.Outages.Answered(name)
+		}
 	case waiter == NoWaiter:
 		s.Outages.Add(name)
 	default:

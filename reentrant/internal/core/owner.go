@@ -42,9 +42,6 @@ func IsShared(o Owner) bool { return o.goroutine == 0 }
 // IsPortable reports whether the owner is known by its name in the whole deployment.
 func IsPortable(o Owner) bool { return o.portable }
 
-// isSlot reports whether the owner holds the number of a Slot.
-func isSlot(o Owner) bool { return o.slot }
-
 // GoroutineOf returns the id of the goroutine that is the owner, 0 for a named owner.
 func GoroutineOf(o Owner) int64 { return o.goroutine }
 

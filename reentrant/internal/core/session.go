@@ -75,7 +75,7 @@ func NewSession(cfg Config) *Session {
 // Common reports whether the hold of an owner can be the session's: with a cohort, or while the session keeps the lock for
 // itself. Holds with terms of their own, such as a fixed lease, those of portable owners and the numbers of slots never are.
 func (s *Session) Common(o Owner, ownTerms bool) bool {
-	return (s.Config.Cohort || s.Config.Linger > 0) && !ownTerms && !IsPortable(o) && !isSlot(o)
+	return (s.Config.Cohort || s.Config.Linger > 0) && !ownTerms && !o.portable && !o.slot
 }
 
 // TakesWarnings reports whether the observer or the log takes warnings. A log handler may be slow to say so.

@@ -174,10 +174,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner,
 	if t.common && st.inherit(ctx, l, owner, t) {
 		return true, nil
 	}
-	a := attempt{st: st, l: l, owner: owner, begun: time.Now()}
-	if !t.waitBegun.IsZero() {
-		a.begun = t.waitBegun
-	}
+	a := attempt{st: st, l: l, owner: owner, begun: t.waitBegun}
 	return a.drive(ctx, t, a.begin(ctx, t))
 }
 
@@ -207,14 +204,17 @@ func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Tr
 
 // begin begins with the head, and with the first copy of its attempt. Baton.
 func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
-	st := a.st
+	st, now := a.st, time.Now()
+	if a.begun.IsZero() {
+		a.begun = now
+	}
 	h := st.headOf(a.owner, t)
 	sends := st.interrupted(ctx, nil) == nil
 	st.mu.Lock()
-	at := st.moment(st.s.core.Age())
+	at := st.momentOfCommand(now, a.owner)
 	s := st.m.Begin(&at, &h)
 	if s.Do == machine.AskAnew && sends {
-		a.nextCopyLocked(time.Now())
+		a.nextCopyLocked(&at)
 	}
 	st.mu.Unlock()
 	if s.Dropped {
@@ -431,7 +431,8 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	st := a.st
 	if !a.next {
 		st.mu.Lock()
-		a.nextCopyLocked(c.Sent)
+		at := st.momentOfCommand(c.Sent, a.owner)
+		a.nextCopyLocked(&at)
 		st.mu.Unlock()
 	}
 	a.next = false
@@ -441,7 +442,6 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	} else {
 		err = core.WrapUnavailable(ctx, err)
 	}
-	a.noteOutage(t, err)
 	if err != nil {
 		a.unanswered(t, err)
 		return err
@@ -451,33 +451,24 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 }
 
 // nextCopyLocked begins a copy of the attempt. Baton. st.mu is held.
-func (a *attempt) nextCopyLocked(now time.Time) {
+func (a *attempt) nextCopyLocked(at *machine.Moment) {
 	st := a.st
-	at := st.momentOfCommand(now, a.owner)
 	next := uint64(0)
 	if st.m.Phase() == machine.Begun {
 		next = st.s.core.Epochs.Add(1)
 		st.forgetWake()
 	}
-	st.m.Send(&at, next)
-	a.req, a.next = st.m.AcquireRequest(&at), true
-}
-
-// noteOutage has the log say that the server is silent, or no longer is.
-func (a *attempt) noteOutage(t *Try, err error) {
-	c := a.st.s.core
-	switch {
-	case err == nil:
-		a.inOutage = false
-		c.Outages.Answered(a.st.name)
-	case t.Waits:
-		a.inOutage = c.NoteOutage(a.st.name, err, !a.inOutage) || a.inOutage
-	}
+	st.m.Send(at, next)
+	a.req, a.next = st.m.AcquireRequest(at), true
 }
 
 // replied handles Redis's reply.
 func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireReply) {
 	st := a.st
+	a.inOutage = false
+	if st.s.core.Outages.Open.Load() > 0 {
+		st.s.core.Outages.Answered(st.name)
+	}
 	st.mu.Lock()
 	at := st.momentOfCommand(time.Now(), a.owner)
 	a.step = st.m.Replied(&at, reply)
@@ -495,6 +486,9 @@ func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireRep
 // unanswered handles a copy without a reply. If that ends the attempt, the repetition ends too.
 func (a *attempt) unanswered(t *Try, err error) {
 	st := a.st
+	if t.Waits {
+		a.inOutage = st.s.core.NoteOutage(st.name, err, !a.inOutage) || a.inOutage
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	at := st.moment(st.s.core.Age())

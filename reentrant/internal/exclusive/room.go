@@ -185,13 +185,8 @@ func (s *Room) newStateLocked(l *Handle) *State {
 	i = max(i, 0)
 	st := s.spares[i]
 	s.spares = slices.Delete(s.spares, i, i+1)
-	if st.name != l.Name {
-		st.name = l.Name
-		st.m.Reuse(false)
-	} else {
-		st.m.Reuse(true)
-	}
-	st.remote = l.Remote
+	st.m.Reuse(st.name == l.Name)
+	st.name, st.remote = l.Name, l.Remote
 	return st
 }
 

@@ -84,7 +84,7 @@ func (l Lease) Due(now time.Time, early bool) bool {
 
 // Wake returns the next moment at which the lease must be renewed or given up.
 func (l Lease) Wake() time.Time {
-	if l.Fixed() {
+	if l.renew == 0 {
 		return l.Until()
 	}
 	return l.Sent.Add(min(l.renew, l.Trust))

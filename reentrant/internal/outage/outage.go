@@ -14,7 +14,7 @@ type Outages struct {
 	Log   func(level slog.Level, text string, attrs ...slog.Attr)
 	Quiet time.Duration // an outage also ends when no command has failed for this long: no caller waits then
 
-	open  atomic.Int32 // how many there are
+	Open  atomic.Int32 // how many there are. Written under mu
 	mu    sync.Mutex   // a leaf
 	locks map[string]*outage
 }
@@ -40,7 +40,7 @@ func (o *Outages) Begin(name string, err error, newWaiter bool) {
 			o.locks = make(map[string]*outage)
 		}
 		o.locks[name] = one
-		o.open.Add(1)
+		o.Open.Add(1)
 	}
 	o.addLocked(one, newWaiter)
 	o.mu.Unlock()
@@ -51,7 +51,7 @@ func (o *Outages) Begin(name string, err error, newWaiter bool) {
 
 // Add counts a command that failed if there is an outage of the lock, and reports whether there is one.
 func (o *Outages) Add(name string) bool {
-	if o.open.Load() == 0 {
+	if o.Open.Load() == 0 {
 		return false
 	}
 	o.mu.Lock()
@@ -72,11 +72,9 @@ func (o *Outages) addLocked(one *outage, newWaiter bool) {
 	one.timer.Reset(o.Quiet)
 }
 
-// Answered ends the outage of a lock, if there is one: the server has replied to a command.
+// Answered ends the outage of a lock, if there is one: the server has replied to a command. It need not be called while
+// none is Open.
 func (o *Outages) Answered(name string) {
-	if o.open.Load() == 0 {
-		return
-	}
 	o.mu.Lock()
 	one := o.locks[name]
 	if one != nil {
@@ -94,7 +92,7 @@ func (o *Outages) end(name string, one *outage, text string) {
 	current := o.locks[name] == one
 	if current {
 		delete(o.locks, name)
-		o.open.Add(-1)
+		o.Open.Add(-1)
 		one.timer.Stop()
 	}
 	o.mu.Unlock()
@@ -111,6 +109,6 @@ func (o *Outages) Close() {
 	for name, one := range o.locks {
 		one.timer.Stop()
 		delete(o.locks, name)
-		o.open.Add(-1)
+		o.Open.Add(-1)
 	}
 }

@@ -181,12 +181,12 @@ func (m *Machine[K]) Send(at *Moment, next uint64) {
 func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
 	req := backend.AcquireRequest{
-		Epoch: m.epoch, Owner: m.field(at), Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: m.notAfter(at),
+		Epoch: m.epoch, Owner: at.Field, Holds: int(a.holds), Lease: m.hold.span, Fixed: a.fixed > 0, NotAfter: m.notAfter(at),
 		Queue: a.waits && !m.hold.alone, Barge: a.barges, Yield: a.yields, KeepTTL: a.keepTTL,
-		Tokens: m.tokens(at), Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: m.prior,
+		Tokens: 1, Seen: at.Seen, Patience: at.Patience, GrantTTL: at.GrantTTL, Prior: m.prior,
 	}
 	if m.hold.cohort {
-		req.Holds = 1
+		req.Owner, req.Holds, req.Tokens = at.CohortOwner, 1, at.Block
 	}
 	if m.hold.alone {
 		// By it Redis knows how long the record must outlive a renewal. So this attempt takes no place, which would be granted
@@ -194,22 +194,6 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 		req.GrantTTL = at.Lease
 	}
 	return req
-}
-
-// field returns the owner of the hold, or of the one that is wanted, as Redis has it.
-func (m *Machine[K]) field(at *Moment) string {
-	if m.hold.cohort {
-		return at.CohortOwner
-	}
-	return at.Field
-}
-
-// tokens is the size of the block of tokens that the attempt asks for.
-func (m *Machine[K]) tokens(at *Moment) int {
-	if m.hold.cohort {
-		return at.Block
-	}
-	return 1
 }
 
 // notAfter is when the copy under way is refused. A try with a time limit leaves a command an eighth of its time at
@@ -363,24 +347,19 @@ func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Ste
 // asked for. The next copy of the attempt then confirms the grant.
 func (m *Machine[K]) Woken(at *Moment) Step {
 	g, a := m.grant, &m.att
-	if m.phase != Parked || g.epoch != m.epoch || g.notBefore == 0 || a.refuted != 0 && g.notBefore < a.refuted || a.fixed > 0 || !m.asks(at, g) {
+	if m.phase != Parked || g.epoch != m.epoch || g.notBefore == 0 || a.refuted != 0 && g.notBefore < a.refuted || a.fixed > 0 {
 		return m.again()
 	}
-	l := lease.Pushed(at.time(g.notBefore), a.ahead, g.ttl)
-	if l.Remaining(at.Now) < g.ttl/2 || lease.Napped(a.ahead, at.Ahead) {
+	req, l := m.AcquireRequest(at), lease.Pushed(at.time(g.notBefore), a.ahead, g.ttl)
+	asked := check.Grant(&req, &backend.Grant{First: g.first, Last: g.last, TTL: g.ttl})
+	if !asked || l.Remaining(at.Now) < g.ttl/2 || lease.Napped(a.ahead, at.Ahead) {
 		return m.again()
 	}
 	m.turn = newTurn(at.Options, at.now(), at.Waiters)
 	if g.first == g.last {
-		m.prior = backend.Prior{Epoch: g.epoch, Owner: m.field(at), Token: g.first, Pushed: true}
+		m.prior = backend.Prior{Epoch: g.epoch, Owner: req.Owner, Token: g.first, Pushed: true}
 	}
 	return m.settle(at, g.first, g.last, l)
-}
-
-// asks reports whether the attempt asks for no less than the grant.
-func (m *Machine[K]) asks(at *Moment, g grant) bool {
-	req := backend.AcquireRequest{Tokens: m.tokens(at), GrantTTL: at.GrantTTL}
-	return check.Grant(&req, &backend.Grant{First: g.first, Last: g.last, TTL: g.ttl})
 }
 
 // again returns the step that sends the next copy.

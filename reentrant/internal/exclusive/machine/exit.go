@@ -68,19 +68,14 @@ func (m *Machine[K]) Clean() Step {
 
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
-	req := backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.remembered()}
+	req := backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.prior}
+	if m.operating { // which may change it
+		req.Prior = backend.Prior{}
+	}
 	if m.hold.stays > 0 {
 		req.StaysUntil = at.time(m.hold.stays)
 	}
 	return req
-}
-
-// remembered returns how the last reply left the lock in Redis; none while an operation may change that.
-func (m *Machine[K]) remembered() backend.Prior {
-	if m.operating {
-		return backend.Prior{}
-	}
-	return m.prior
 }
 
 // PendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.

@@ -48,8 +48,6 @@ func setOf(all ...Phase) (s set) {
 	return s
 }
 
-func (s set) has(p Phase) bool { return s&(1<<p) != 0 }
-
 // successors has the phases that may follow each phase. They are those of the table.
 var successors = [phases]set{
 	Vacant:   setOf(Begun, Parked, Resuming, Freeing),
@@ -68,7 +66,7 @@ var successors = [phases]set{
 
 // enter changes the phase. It is the only function that does, and panics if the change is not in the table.
 func (m *Machine[K]) enter(next Phase) {
-	if next != m.phase && !successors[m.phase].has(next) {
+	if next != m.phase && successors[m.phase]&(1<<next) == 0 {
 		panic(fmt.Sprintf("reentrant: bug: a lock went from %v to %v", m.phase, next))
 	}
 	m.phase = next

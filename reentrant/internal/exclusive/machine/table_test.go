@@ -562,8 +562,8 @@ func TestEachTransitionIsInTheTable(t *testing.T) {
 	used[Idle] |= setOf(Handed) // the first half of what follows an idle hold
 	for from, next := range successors {
 		for to := range phases {
-			if next.has(to) {
-				assert.True(t, used[from].has(to), "no row goes from %v to %v", Phase(from), to)
+			if has(next, to) {
+				assert.True(t, has(used[from], to), "no row goes from %v to %v", Phase(from), to)
 			}
 		}
 	}
