@@ -51,6 +51,25 @@ type Session struct {
 	slowObserver, brokenObserver sync.Once // the log has the warning that the observer is slow, or panicked
 }
 
+// Counters count what a session has done: see reentrant.Stats.
+type Counters struct {
+	Acquired, Reentries, Handoffs, Yields, Renewals, Lost, Commands atomic.Uint64
+}
+
+// A Debt identifies what an owner has lost and not given up since: holds of a lock or of one side of a read-write lock,
+// or permits of a semaphore. Permits have no owner.
+type Debt struct {
+	mode  Mode
+	name  string
+	owner Owner
+}
+
+// DebtOf returns the debt of an owner that lost holds.
+func DebtOf(mode Mode, name string, owner Owner) Debt { return Debt{mode, name, owner} }
+
+// DebtOfPermits returns the debt of a session that lost permits.
+func DebtOfPermits(name string) Debt { return DebtOf(ModePermits, name, Owner{}) }
+
 // Cleaners is the size of each pool of workers of a session, not counting workers that wait for a server that does not
 // reply.
 const Cleaners = 4
