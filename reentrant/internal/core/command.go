@@ -49,6 +49,13 @@ func (s *Session) Ask(ctx context.Context, n uint64, command func(ctx context.Co
 	return WrapUnavailable(ctx, command(call))
 }
 
+// Apart begins a command that no caller's context ends: it counts the command, and returns its context and when it is sent.
+func (s *Session) Apart(limit time.Duration) (ctx context.Context, sent time.Time) {
+	s.Counts.Commands.Add(1)
+	sent = time.Now()
+	return s.Deadlines.Context(context.Background(), sent, sent.Add(limit)), sent
+}
+
 // A Policy says how often, for how long and for whom a command is repeated. The zero Policy repeats it until the caller's
 // context ends.
 type Policy struct {

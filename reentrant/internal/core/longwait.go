@@ -184,9 +184,8 @@ func (s *Session) othersThan(caller Owner, holders []Holder) []Holder {
 
 // AskForHolder asks the server for the holder of a lock.
 func (s *Session) AskForHolder(remote backend.Remote, limit time.Duration) (seen Sighting) {
-	now := time.Now()
-	s.Counts.Commands.Add(1)
-	st, err := remote.Inspect(s.Deadlines.Context(context.Background(), now, now.Add(limit)))
+	ctx, _ := s.Apart(limit)
+	st, err := remote.Inspect(ctx)
 	if err == nil {
 		err = check.State(&st)
 	}

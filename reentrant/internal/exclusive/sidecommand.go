@@ -10,9 +10,11 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
+// The commands of this file run in the background. None has a reference to the lock state while it waits for Redis, so that
+// Close need not wait for it.
+
 // withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
-// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
-// afterwards: what runs in the background has none while it waits for Redis, so that Close need not wait for it.
+// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left afterwards.
 func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
 	st := s.findState(name)
 	if st == nil {
@@ -33,16 +35,14 @@ type ownershipCheck struct {
 	first  backend.Token
 }
 
-// run has no reference to the lock state while it waits for Redis, so that Close need not wait for a hold that has ended.
 func (c ownershipCheck) run() {
 	if st := c.s.findState(c.name); st == nil || !st.checking(c) {
 		return
 	}
-	now := time.Now()
-	c.s.core.Counts.Commands.Add(1)
-	found, err := c.remote.Inspect(c.s.core.Deadlines.Context(context.Background(), now, now.Add(c.s.core.Config.CommandTimeout)))
+	ctx, sent := c.s.core.Apart(c.s.core.Config.CommandTimeout)
+	found, err := c.remote.Inspect(ctx)
 	if st := c.s.findState(c.name); st != nil {
-		st.checked(c, c.learns(&found, err, now))
+		st.checked(c, c.learns(&found, err, sent))
 		c.s.putState(st)
 	}
 }
@@ -104,8 +104,7 @@ func (st *State) checkLocked() {
 	st.s.core.Checks.Do(st.checkOfHoldLocked().run)
 }
 
-// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report. It has no
-// reference to the lock state while it waits for Redis, so that Close need not wait for it.
+// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report.
 type watch struct {
 	s      *Room
 	remote backend.Watcher
@@ -119,9 +118,8 @@ func (w watch) send() {
 	if !needed {
 		return
 	}
-	now := time.Now()
-	w.s.core.Counts.Commands.Add(1)
-	reply, err := w.remote.Watch(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.epoch)
+	ctx, _ := w.s.core.Apart(w.s.core.Config.CommandTimeout)
+	reply, err := w.remote.Watch(ctx, w.epoch)
 	switch {
 	case err == nil && reply.Waiting:
 		w.s.Wanted(w.name, w.epoch)
@@ -165,8 +163,7 @@ func (st *State) renewNoteLocked(now time.Time) {
 	}
 }
 
-// A noteWrite is the command that writes a note. One that fails is left to the next renewal. Like a watch it has no reference
-// to the lock state while it waits for Redis.
+// A noteWrite is the command that writes a note. One that fails is left to the next renewal.
 type noteWrite struct {
 	s      *Room
 	remote backend.Noter
@@ -178,12 +175,11 @@ func (w noteWrite) send() {
 	if !w.s.withHold(w.name, w.req.Epoch, func(*holdInfo) bool { return true }) {
 		return
 	}
-	now := time.Now()
-	w.s.core.Counts.Commands.Add(1)
-	kept, err := w.remote.Note(w.s.core.Deadlines.Context(context.Background(), now, now.Add(w.s.core.Config.CommandTimeout)), w.req)
+	ctx, sent := w.s.core.Apart(w.s.core.Config.CommandTimeout)
+	kept, err := w.remote.Note(ctx, w.req)
 	if err == nil && kept {
 		w.s.withHold(w.name, w.req.Epoch, func(h *holdInfo) bool {
-			h.note.sent = now.Sub(w.s.core.Opened)
+			h.note.sent = sent.Sub(w.s.core.Opened)
 			return true
 		})
 	}

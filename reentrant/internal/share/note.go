@@ -1,11 +1,6 @@
 package share
 
-import (
-	"context"
-	"time"
-
-	"github.com/relock-go/relock/backend"
-)
+import "github.com/relock-go/relock/backend"
 
 // A note is the session's note of a name as the server has it. Guarded by Name.mu.
 type note struct {
@@ -72,9 +67,8 @@ func (n *Name) sendNotes() {
 
 // sendNote sends one note, and reports whether to look again: the server has kept it, or something has changed meanwhile.
 func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (again bool) {
-	s, now := n.room.session, time.Now()
-	s.Counts.Commands.Add(1)
-	kept, err := noter.NoteShared(s.Deadlines.Context(context.Background(), now, now.Add(s.Config.CommandTimeout)), req)
+	ctx, _ := n.room.session.Apart(n.room.session.Config.CommandTimeout)
+	kept, err := noter.NoteShared(ctx, req)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if kept {

@@ -19,9 +19,8 @@ const mostHolders = 16
 func (h *Handle) Holders(limit time.Duration) (seen core.Sighting) {
 	s := h.Session
 	seen.Holders = h.LocalHolders()
-	now := time.Now()
-	s.Counts.Commands.Add(1)
-	st, err := h.Remote.(backend.Sharer).InspectShared(s.Deadlines.Context(context.Background(), now, now.Add(limit)))
+	ctx, _ := s.Apart(limit)
+	st, err := h.Remote.(backend.Sharer).InspectShared(ctx)
 	if err == nil {
 		err = check.Shared(&st)
 	}
