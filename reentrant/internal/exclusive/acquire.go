@@ -455,8 +455,7 @@ func (a *attempt) nextCopyLocked(at *machine.Moment) {
 	st := a.st
 	next := uint64(0)
 	if st.m.Phase() == machine.Begun {
-		next = st.s.core.Epochs.Add(1)
-		st.forgetWake()
+		next = st.newEpoch()
 	}
 	st.m.Send(at, next)
 	a.req, a.next = st.m.AcquireRequest(at), true

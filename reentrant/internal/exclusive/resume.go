@@ -160,8 +160,7 @@ func (r *resumption) nextCopy(call context.Context, now time.Time) backend.Resum
 	at := st.momentOfCommand(now, r.owner)
 	next := uint64(0)
 	if r.step.Do == machine.AskAnew {
-		next = st.s.core.Epochs.Add(1)
-		st.forgetWake()
+		next = st.newEpoch()
 	}
 	st.m.SendResume(&at, next)
 	notAfter, _ := call.Deadline()

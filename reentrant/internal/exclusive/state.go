@@ -113,12 +113,13 @@ func (st *State) nudge() {
 	}
 }
 
-// forgetWake takes back a wake that was meant for an earlier epoch. Baton.
-func (st *State) forgetWake() {
+// newEpoch returns a new epoch, and takes back a wake that was meant for an earlier one. Baton.
+func (st *State) newEpoch() uint64 {
 	select {
 	case <-st.wake:
 	default:
 	}
+	return st.s.core.Epochs.Add(1)
 }
 
 // finish ends an operation of the holder, with its new hold count, and calls got under the mutex unless that is nil. It returns
