@@ -115,7 +115,7 @@ func (c *claim) outcome() Outcome {
 func requireOutcome(t *testing.T, want Outcome, claims ...*claim) {
 	t.Helper()
 	for i, c := range claims {
-		require.Equal(t, want, c.outcome(), "claim %d", i)
+		require.Equal(t, want.String(), c.outcome().String(), "claim %d", i)
 	}
 }
 

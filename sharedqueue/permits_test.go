@@ -289,3 +289,27 @@ func TestPaceIsTheLongestThatTheHeadLatelyWaitedForAnExit(t *testing.T) {
 		q.Expel()
 	})
 }
+
+func TestThoseBehindATryForPermitsWithoutAReplyAreAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newPermits(2)
+		try, next := enterPermits(q, 3, Once), enterPermits(q, 1, 0)
+		requireOutcome(t, Waiting, try, next)
+		q.FailTries()
+		requireOutcome(t, Unanswered, try)
+		requireOutcome(t, Admitted, next)
+	})
+}
+
+func TestAClaimIsTheFirstInLineSinceATryBeforeItGotNoReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, c := newPermits(2)
+		try, next := enterPermits(q, 3, Once), enterPermits(q, 3, 0)
+		requireOutcome(t, Waiting, try, next)
+		c.time = time.Second
+		q.FailTries()
+		requireOutcome(t, Waiting, next)
+		require.Equal(t, time.Second, q.Look().Since)
+		next.cancel()
+	})
+}

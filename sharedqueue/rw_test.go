@@ -441,3 +441,16 @@ func TestAQueueRestsWhenNoReaderCameInBetween(t *testing.T) {
 	require.False(t, q.Rest())
 	require.True(t, q.Rest())
 }
+
+// A try that got no reply leaves the line, and those behind it do not wait for a reply that they do not need.
+func TestThoseBehindATryWithoutAReplyAreAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newRW(1)
+		try := enterRW(q, "w", Write|Once)
+		reader := enterRW(q, "r", Read)
+		requireOutcome(t, Waiting, try, reader)
+		q.FailTries()
+		requireOutcome(t, Unanswered, try)
+		requireOutcome(t, Admitted, reader)
+	})
+}
