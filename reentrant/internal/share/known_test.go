@@ -38,7 +38,7 @@ func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend
 	t.Helper()
 	enter(s, "r", sharedqueue.Read)
 	c := s.command(3)
-	assert.Equal(t, token, c.req.Seen)
+	assert.Equal(t, token, c.req.Seen, "what the session says that it has seen")
 	c.grant(1)
 }
 
@@ -47,6 +47,21 @@ func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend
 func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
 	t.Run("a token that was used", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { readsAbove(t, written(t), 20) })
+	})
+	t.Run("a later token of its block", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := writing(t)
+			w := enter(s, "v", sharedqueue.Write)
+			_, ok, _ := s.queue.ExitWrite("w")
+			require.True(t, ok)
+			require.Equal(t, sharedqueue.Admitted, next(s, w.outcome))
+			_, ok, _ = s.queue.ExitWrite("v")
+			require.True(t, ok)
+			s.name.Wake()
+			s.command(2).grant(0)
+			synctest.Wait()
+			readsAbove(t, s, 22)
+		})
 	})
 	t.Run("a block that was lost", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
