@@ -314,6 +314,29 @@ func (rep *replica) restored(t *testing.T, h hold, until time.Time) {
 	require.NoError(t, err)
 }
 
+// A node that missed a renewal has less of the lease than the others, so a pass within a turn begins a lease at every node,
+// although one Redis would keep the TTL.
+func TestQuorumAPassGivesEveryNodeTheFullLease(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	r.taken(t, attempt(1))
+	client := r.replicas[0].remote.Conn.Deployment.Client
+	require.NoError(t, client.Do(t.Context(), client.B().Pexpire().Key("lock").Milliseconds((time.Hour/4).Milliseconds()).Build()).Error())
+	pass := attempt(2)
+	pass.KeepTTL = true
+	reply, err := r.Acquire(t.Context(), pass)
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status)
+	for i, rep := range r.replicas {
+		var state backend.State
+		require.Eventually(t, func() bool {
+			state, err = rep.remote.Inspect(t.Context())
+			return err == nil && state.Epoch == 2
+		}, allowed, time.Millisecond, "node %d has the pass", i)
+		require.Greater(t, state.TTL, time.Hour/2, "the lease at node %d", i)
+	}
+}
+
 // soon returns a time before which the command that puts a hold back is not late.
 func soon() time.Time { return time.Now().Add(time.Hour) }
 
