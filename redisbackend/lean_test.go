@@ -1,6 +1,7 @@
 package redisbackend_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,7 +198,7 @@ func (s *site) places() (entries []string) {
 	for _, kind := range []string{"q", "w"} {
 		ttl, err := s.do("TTL", s.side(kind)).ToInt64()
 		require.NoError(s, err)
-		entries = append(entries, text(ttl/200))
+		entries = append(entries, fmt.Sprintf("%s kept for %d s", kind, ttl/200*200))
 	}
 	return entries
 }
@@ -239,8 +240,8 @@ func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
 					answers[i] = send(a, p)
 					states[i] = strings.NewReplacer(a.id, "a", b.id, "b").Replace(s.state())
 				}
-				assert.Equal(t, answers[1], answers[0], "%s: %s", event, kind)
-				assert.Equal(t, states[1], states[0], "%s: %s", event, kind)
+				assert.Equal(t, answers[1], answers[0], "%s: %s has another result than the full script", event, kind)
+				assert.Equal(t, states[1], states[0], "%s: %s leaves something else than the full script", event, kind)
 			}
 		}
 	})
