@@ -117,7 +117,9 @@ Attempt(m) ==
 Release(m) ==
     LET s == m.s  i == At(server, s)
         names(e) == e <= m.e \/ ~Rule("release of an epoch")
-        tomb == [e |-> Max({m.e, server.tombs[s].e}), left |-> Max({m.x, server.tombs[s].left})]
+        was == server.tombs[s]
+        tomb == [e |-> IF Rule("highest tombstone") THEN Max({m.e, was.e}) ELSE m.e,
+                 left |-> IF Rule("longest tombstone") THEN Max({m.x, was.left}) ELSE m.x]
         buried == IF m.x > 0 /\ Rule("tombstone") THEN [server EXCEPT !.tombs[s] = tomb] ELSE server
         left == IF i # 0 /\ names(server.places[i].e) THEN [buried EXCEPT !.places = Without(@, s)] ELSE buried
         r == IF (Has(server, s) /\ names(server.epoch)) \/ ~Live(server) THEN ToFirst(left) ELSE Result(left, {}, 0)
@@ -337,10 +339,9 @@ OwnTokensRise == \A s \in Sessions: session[s].own
 
 \* What a session has given up it does not get: neither the lock nor a place. A session does not know of a copy that the
 \* network made of an attempt that has its reply: such a copy can take the lock, and nobody trusts it.
-GivenUp ==
-    Kept /\ ~Doubles =>
-            /\ Live(server) => server.epoch > world.given[server.owner]
-            /\ \A i \in DOMAIN server.places: server.places[i].e > world.given[server.places[i].s]
+GivenUp == Kept /\ ~Doubles /\ Live(server) => server.epoch > world.given[server.owner]
+PlaceGivenUp ==
+    Kept /\ ~Doubles => \A i \in DOMAIN server.places: server.places[i].e > world.given[server.places[i].s]
 
 \* A session does not get the lock twice in a row by one epoch.
 NotAgain == [][Kept /\ ~Live(server) /\ Live(server') /\ server'.owner = server.owner => server'.epoch > server.epoch]_vars

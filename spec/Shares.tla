@@ -139,8 +139,8 @@ Execute(m, doubled) ==
            /\ world' = [world EXCEPT
                 !.top = Max({@, r.srv.last}),
                 !.highest[m.s] = Max({@, r.srv.entries[m.s].e}),
-                !.apart = @ /\ (~Tokens \/ /\ Got(r.srv, TRUE) # {} => r.srv.last > world.top
-                                           /\ Got(r.srv, FALSE) # {} => r.srv.last >= world.top)]
+                !.rose = @ /\ (Tokens /\ Got(r.srv, TRUE) # {} => r.srv.last > world.top),
+                !.apart = @ /\ (Tokens /\ Got(r.srv, FALSE) # {} => r.srv.last >= world.top)]
     /\ UNCHANGED session
 
 (* ----------------------------------------------------------------------------------------------------- sessions *)
@@ -247,7 +247,7 @@ Flush ==
     /\ ~world.calm /\ world.flushes < MaxFlushes
     /\ server' = Empty /\ world' = [world EXCEPT !.flushes = @ + 1] /\ UNCHANGED <<net, session>>
 
-Start == [calm |-> FALSE, flushes |-> 0, top |-> 0, apart |-> TRUE, highest |-> [s \in Sessions |-> 0]]
+Start == [calm |-> FALSE, flushes |-> 0, top |-> 0, rose |-> TRUE, apart |-> TRUE, highest |-> [s \in Sessions |-> 0]]
 Init == server = Empty /\ net = {} /\ session = [s \in Sessions |-> Idle] /\ world = Start
 
 Arrive == \E m \in net: Execute(m, FALSE) \/ Hear(m)
@@ -313,11 +313,13 @@ InTime ==
         /\ server.entries[s].token = session[s].token
 
 \* What a session has given back it does not get by a copy of an older epoch.
-GivenUp ==
-    Kept => \A s \in Sessions: Units(server, s) > 0 \/ At(server, s) # 0 => server.entries[s].e = world.highest[s]
+GivenUp == Kept => \A s \in Sessions: Units(server, s) > 0 => server.entries[s].e = world.highest[s]
+PlaceGivenUp == Kept => \A s \in Sessions: At(server, s) # 0 => server.entries[s].e = world.highest[s]
 
-\* A writer's token is above all before it, and readers are below no writer before them: so equal versions mean that
-\* nothing was written in between.
+\* A writer's token is above all before it.
+TokensRise == world.rose
+
+\* Readers are below no writer before them: so, with TokensRise, equal versions mean that nothing was written in between.
 VersionsTell == world.apart
 
 \* What a session keeps is never confirmed by units of another life of the name.
