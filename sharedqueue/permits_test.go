@@ -301,15 +301,25 @@ func TestThoseBehindATryForPermitsWithoutAReplyAreAdmitted(t *testing.T) {
 	})
 }
 
-func TestAClaimIsTheFirstInLineSinceATryBeforeItGotNoReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, c := newPermits(2)
-		try, next := enterPermits(q, 3, Once), enterPermits(q, 3, 0)
-		requireOutcome(t, Waiting, try, next)
-		c.time = time.Second
-		q.FailTries()
-		requireOutcome(t, Waiting, next)
-		require.Equal(t, time.Second, q.Look().Since)
-		next.cancel()
-	})
+func TestSinceIsWhenTheClaimBeforeTheHeadLeft(t *testing.T) {
+	for how, leaves := range map[string]func(q *Permits, try *claim){
+		"cancelled": func(_ *Permits, try *claim) { try.cancel() },
+		"timed out": func(_ *Permits, try *claim) { try.timeout <- time.Time{} },
+		"refused":   func(q *Permits, _ *claim) { q.EndTries(0) },
+		"no reply":  func(q *Permits, _ *claim) { q.FailTries() },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q, c := newPermits(2)
+				try, head := enterPermits(q, 3, Once), enterPermits(q, 3, 0)
+				defer head.cancel()
+				requireOutcome(t, Waiting, try, head)
+				c.time = time.Second
+				leaves(q, try)
+				requireOutcome(t, Waiting, head)
+				require.NotEqual(t, Waiting, try.outcome())
+				require.Equal(t, time.Second, q.Look().Since)
+			})
+		})
+	}
 }
