@@ -159,6 +159,24 @@ func TestATryEndsWithThePushThatRefusesIt(t *testing.T) {
 	})
 }
 
+// The message says that the session has fewer units than it keeps: it is forged, or the server has lost some.
+func TestARefusalWithOtherUnitsThanTheSessionKeepsIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := withIdle(t, 4)
+		try := enter(s, 1, sharedqueue.Once)
+		asked := s.command(2)
+		asked.place(4)
+		synctest.Wait()
+		s.push(2, 3, 0, 3*testHeartbeat)
+		again := s.command(2)
+		assert.Equal(t, asked.at, again.at, "a copy is sent at once")
+		assert.Empty(t, try.outcome, "the message ends the try")
+		again.grant(4)
+		assert.Equal(t, sharedqueue.Busy, next(s, try.outcome))
+		assert.Empty(t, s.losses)
+	})
+}
+
 // A session that keeps units has a grant confirmed by a copy. The grant of a try came before its time was over.
 func TestAGrantIsConfirmedWhetherItComesBeforeOrAfterTheReply(t *testing.T) {
 	for name, mode := range map[string]sharedqueue.Mode{"wait": 0, "try": sharedqueue.Once} {

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/share/plan"
 	"github.com/relock-go/relock/sharedqueue"
 )
 
@@ -102,4 +104,40 @@ func TestAPushWhoseTrustIsHalfOverIsConfirmedFirst(t *testing.T) {
 		confirmed.grant(1)
 		assert.Equal(t, sharedqueue.Admitted, next(s, reader.outcome))
 	})
+}
+
+// A suspended machine does not know how much of the lease is left, and the next look at all leases may be a second away.
+func TestUnitsThatCameWhileTheMachineSleptAreConfirmed(t *testing.T) {
+	came := map[string]func(p *plan.Plan, at *plan.Moment){
+		"a reply": func(p *plan.Plan, at *plan.Moment) {
+			p.Replied(at, &backend.ShareReply{Status: backend.Shared, Units: 1, First: 2, Last: 2, May: backend.Unlimited}, at.Now, 0)
+		},
+		"a push": func(p *plan.Plan, at *plan.Moment) {
+			p.Pushed(at, &backend.ShareGrant{Name: "x", Epoch: 1, Units: 1, First: 2, Last: 2, May: backend.Unlimited, TTL: time.Minute, NotBefore: at.Now})
+		},
+	}
+	for how, comes := range came {
+		for _, slept := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(how, " over ", slept), func(t *testing.T) {
+				options := plan.Options{
+					Opened: time.Now(), Lease: time.Minute, Heartbeat: testHeartbeat, CommandTimeout: time.Second, Patience: time.Minute, GrantTTL: time.Minute,
+					EpochAbove: func(least uint64) uint64 { return least + 1 }, Seen: func() backend.Token { return 0 }, Saw: func(backend.Token) {},
+				}
+				queue := sharedqueue.NewPermits(func() time.Duration { return time.Since(options.Opened) })
+				p, at := plan.New(backend.Permits), plan.Moment{Options: &options, Now: time.Now(), Tier: permitTier{Permits: queue}}
+				o, w, _, _ := queue.Enter(1, 0)
+				require.Equal(t, sharedqueue.Waiting, o)
+				_, send := p.Next(&at)
+				require.True(t, send)
+				p.Send(&at)
+				at.Ahead = slept
+				comes(&p, &at)
+				_, again := p.Next(&at)
+				assert.Equal(t, slept > 0, again, "whether another copy asks for the units")
+				assert.Equal(t, slept == 0, queue.InUse() == 1, "whether they are used")
+				queue.Expel()
+				queue.Wait(w, nil, nil)
+			})
+		}
+	}
 }
