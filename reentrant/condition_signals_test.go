@@ -147,6 +147,20 @@ func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	})
 }
 
+// Close does that for an owner that returned since the last heartbeat.
+func TestCloseAcknowledgesTheSignalsOfOwnersThatHaveReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		first, second := awaits(t, owner(t, "first"), a), awaits(t, owner(t, "second"), d)
+		signals(t, c)
+		require.NoError(t, <-first)
+		require.NoError(t, a.Close(t.Context()))
+		_, woken := returned(second, time.Minute)
+		assert.False(t, woken, "one signal woke two")
+	})
+}
+
 // The message that grants the lock arrives, and the message of the signal does not.
 func TestAGrantReportsItsSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
