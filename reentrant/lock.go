@@ -117,7 +117,8 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 // TryLockFor takes the lock if its turn comes within wait. It waits in the queue as Lock does, and asks at least once:
 // with a wait of zero or less it makes one attempt that does not wait, and that passes no waiter of a fair queue. When
 // the time is up, TryLockFor returns false, with a nil error if another owner has the lock, and with the backend's last
-// error if that could not be reached. Other errors are those of Lock.
+// error if that could not be reached. A caller that waits for the server when the time is up asks it once more, and gives it an
+// eighth of a command's time limit for its reply, since the message with the grant may be lost. Other errors are those of Lock.
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	t := exclusive.Try{Op: "try lock", Waits: wait > 0, Barges: l.handle.Unfair}
 	if t.Waits {

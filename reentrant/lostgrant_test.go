@@ -14,8 +14,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// timedKinds are the ways to wait for units with a time limit. Another session has all of them until free is called.
+// timedKinds are the ways to wait with a time limit. Another session has what they wait for until free is called.
 var timedKinds = map[string]func(t *testing.T, s, other *reentrant.Session) (try func(wait time.Duration) (bool, error), free func() error){
+	"lock": func(t *testing.T, s, other *reentrant.Session) (func(time.Duration) (bool, error), func() error) {
+		l, o, ctx := s.NewLock("x"), other.NewLock("x"), owner(t, "other")
+		require.NoError(t, o.Lock(ctx))
+		return func(wait time.Duration) (bool, error) { return l.TryLockFor(t.Context(), wait) },
+			func() error { return o.Unlock(ctx) }
+	},
 	"write": func(t *testing.T, s, other *reentrant.Session) (func(time.Duration) (bool, error), func() error) {
 		l, o, ctx := s.NewRWLock("x"), other.NewRWLock("x"), owner(t, "other")
 		require.NoError(t, o.RLock(ctx))
@@ -105,20 +111,52 @@ func TestATimedWaitInVainAsksOnceMore(t *testing.T) {
 	})
 }
 
+// A reply that comes when the time is up is the last word.
+func TestATimedWaitShorterThanARoundTripAsksOnce(t *testing.T) {
+	forTimedKinds(t, func(t *testing.T, b *memory.Backend, s *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
+		slowly(b, 20*time.Millisecond)
+		before, begun := s.Stats().Commands, time.Now()
+		ok, err := try(time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, 20*time.Millisecond, time.Since(begun))
+		time.Sleep(time.Second / 2)
+		assert.Equal(t, before+2, s.Stats().Commands, "it asks, and withdraws")
+		require.NoError(t, free())
+	})
+}
+
 // A call whose context ends returns at once.
 func TestAWaitWhoseContextEndsAsksNoMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := memory.New()
-		s, other := newSession(t, b), newSession(t, b)
-		require.NoError(t, other.NewRWLock("x").RLock(t.Context()))
-		slowly(b, 20*time.Millisecond)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(400*time.Millisecond, cancel)
-		begun := time.Now()
-		ok, err := s.NewRWLock("x").TryLockFor(ctx, time.Second)
-		require.ErrorIs(t, err, context.Canceled)
-		assert.False(t, ok)
-		assert.Equal(t, 400*time.Millisecond, time.Since(begun))
-		require.NoError(t, other.NewRWLock("x").RUnlock(t.Context()))
-	})
+	waits := map[string]func(s *reentrant.Session, ctx context.Context) error{
+		"lock": func(s *reentrant.Session, ctx context.Context) error { return s.NewLock("x").Lock(ctx) },
+		"timed lock": func(s *reentrant.Session, ctx context.Context) error {
+			ok, err := s.NewLock("x").TryLockFor(ctx, time.Second)
+			assert.False(t, ok)
+			return err
+		},
+		"write": func(s *reentrant.Session, ctx context.Context) error {
+			ok, err := s.NewRWLock("rw").TryLockFor(ctx, time.Second)
+			assert.False(t, ok)
+			return err
+		},
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				s, other := newSession(t, b), newSession(t, b)
+				require.NoError(t, other.NewLock("x").Lock(t.Context()))
+				require.NoError(t, other.NewRWLock("rw").RLock(t.Context()))
+				slowly(b, 20*time.Millisecond)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(400*time.Millisecond, cancel)
+				begun := time.Now()
+				require.ErrorIs(t, wait(s, ctx), context.Canceled)
+				assert.Equal(t, 400*time.Millisecond, time.Since(begun))
+				require.NoError(t, other.NewLock("x").Unlock(t.Context()))
+				require.NoError(t, other.NewRWLock("rw").RUnlock(t.Context()))
+			})
+		})
+	}
 }

@@ -246,6 +246,7 @@ type attempt struct {
 	next     bool // req is to be sent as it is
 	req      backend.AcquireRequest
 	last     error        // the error of the latest copy; nil if there is none, or Redis has replied since that another owner has the lock
+	heard    bool         // a timed try has had a reply since its time was up
 	step     machine.Step // that followed the latest copy
 
 	// ended says that the call has ended before Redis replied, with the result that follows, and has passed the baton on.
@@ -361,12 +362,16 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 		st.giveUp()
 		return a.end(false, err)
 	}
-	if again && t.Expired() {
+	if again && t.Expired() && !a.asksOnceMore(t) {
 		st.giveUp()
 		return a.end(false, last) // nil if the last reply was that another owner has the lock
 	}
 	return nil
 }
+
+// asksOnceMore reports whether a timed try whose time is up sends one more copy: it stood in line, and the message with its
+// grant can have been lost.
+func (a *attempt) asksOnceMore(t *Try) bool { return t.Waits && a.last == nil && !a.heard }
 
 // end ends the call of an attempt with its result. It returns an error in any case, which ends the repetition too.
 func (a *attempt) end(got bool, err error) error {
@@ -473,6 +478,7 @@ func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireRep
 	a.step = st.m.Replied(&at, reply)
 	a.settleLocked(ctx, t, at.Now, &a.step)
 	st.mu.Unlock()
+	a.heard = t.Expired()
 	if reply.Status == backend.Waiting {
 		a.last, a.tried = nil, 1
 	}
