@@ -102,12 +102,15 @@ func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) 
 		return result, at, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	silent := d.silent.Load()
-	if silent {
-		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // copies: the caller's do not leave its stack
-	} else {
+	if !silent {
 		result = s.Exec(ctx, d.Client, keys, args)
 	}
-	if failed := result.NonRedisError() != nil; failed != silent {
+	failed := result.NonRedisError() != nil
+	if silent || failed && wire.EndedByAnother(ctx, result.NonRedisError()) {
+		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // copies: the caller's do not leave its stack
+		failed = result.NonRedisError() != nil
+	}
+	if failed != silent {
 		d.silent.Store(failed)
 	}
 	return result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}, nil

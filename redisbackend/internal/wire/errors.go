@@ -176,6 +176,13 @@ func Blame(ctx context.Context, err error) error {
 	return err
 }
 
+// EndedByAnother reports whether a command failed because another call's context ended: the client was opening a connection for
+// that call, and this one waited for it. A connection that was not open within the client's own time limit looks the same.
+func EndedByAnother(ctx context.Context, err error) bool {
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return ended && ContextErr(ctx, time.Now()) == nil
+}
+
 // ContextErr returns why a command can no longer be sent with ctx, nil if it can. A context need not have noticed yet
 // that its deadline has passed.
 func ContextErr(ctx context.Context, now time.Time) error {

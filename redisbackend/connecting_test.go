@@ -1,0 +1,130 @@
+package redisbackend_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// A door is what a client's connections go through. While it is shut, a connection waits to be opened.
+type door struct {
+	server *redistest.Server
+	client rueidis.Client
+
+	mu    sync.Mutex
+	open  chan struct{} // closed while the door is open
+	conns []net.Conn
+}
+
+// behind opens a session whose client's connections go through a door.
+func behind(t *testing.T, server *redistest.Server) (*reentrant.Session, *door) {
+	t.Helper()
+	d := &door{server: server, open: make(chan struct{})}
+	close(d.open)
+	option := server.ClientOption()
+	option.DialCtxFn = d.dial
+	client, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	d.client = client
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	session, err := reentrant.NewSession(b)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = session.Close(ctx)
+	})
+	return session, d
+}
+
+func (d *door) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	d.mu.Lock()
+	open := d.open
+	d.mu.Unlock()
+	select {
+	case <-open:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	conn, err := d.server.Dial()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns = append(d.conns, conn)
+	return conn, err
+}
+
+// shut ends all connections. The client notices that, and opens none.
+func (d *door) shut(t *testing.T) {
+	t.Helper()
+	d.mu.Lock()
+	d.open = make(chan struct{})
+	for _, conn := range d.conns {
+		_ = conn.Close()
+	}
+	d.mu.Unlock()
+	require.Error(t, d.client.Do(t.Context(), d.client.B().Ping().Build()).Error(), "as of another user of the client")
+}
+
+// tried returns the result of a TryLock with a time limit for its context, and how long that took.
+func tried(t *testing.T, s *reentrant.Session, name string, limit time.Duration) <-chan try {
+	t.Helper()
+	result := make(chan try, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		begun := time.Now()
+		got, err := s.NewLock(name).TryLock(ctx)
+		result <- try{got, err, time.Since(begun)}
+	}()
+	synctest.Wait()
+	return result
+}
+
+type try struct {
+	got  bool
+	err  error
+	took time.Duration
+}
+
+// While the client opens a connection for one call, others wait for that. The end of the context of the first is not theirs.
+func TestACallIsNotRefusedForTheContextOfAnother(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, s *reentrant.Session){
+		"after a pause": func(*testing.T, *reentrant.Session) {},
+		"in a long silence": func(t *testing.T, s *reentrant.Session) {
+			<-tried(t, s, "c", time.Millisecond)
+			time.Sleep(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, d := behind(t, redistest.InBubble(t))
+				require.NoError(t, s.NewLock("x").Do(t.Context(), func(context.Context) error { return nil }))
+				d.shut(t)
+				before(t, s)
+				short, long := tried(t, s, "a", 50*time.Millisecond), tried(t, s, "b", time.Second)
+				time.Sleep(100 * time.Millisecond)
+				close(d.open)
+				one, other := <-short, <-long
+				require.ErrorIs(t, one.err, context.DeadlineExceeded)
+				assert.Equal(t, 50*time.Millisecond, one.took)
+				require.NoError(t, other.err)
+				assert.True(t, other.got)
+				assert.Equal(t, 100*time.Millisecond, other.took)
+			})
+		})
+	}
+}
