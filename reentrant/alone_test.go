@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,21 +119,37 @@ func TestALockThatIsGrantedTooLateToBeKeptIsTakenAsUsual(t *testing.T) {
 
 // While an owner has the lock, no other session gets it, whatever copies of commands arrive late.
 func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
-	for _, verb := range []memory.Verb{memory.Acquire, memory.Renew} {
+	for _, test := range []struct {
+		verb    memory.Verb
+		stepped bool // a clock was, so it is renewed 100 ms after it was taken
+		silent  time.Duration
+	}{
+		{memory.Acquire, false, 1600 * time.Millisecond}, // the first renewal has been sent
+		{memory.Renew, false, 1600 * time.Millisecond},
+		{memory.Acquire, true, 150 * time.Millisecond},
+		{memory.Acquire, true, 1400 * time.Millisecond},
+		{memory.Renew, true, 2 * time.Second},
+	} {
 		for late := 50 * time.Millisecond; late < 3*time.Second; late += 150 * time.Millisecond {
-			t.Run(fmt.Sprintf("%s/%v", verb, late), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v/%v/%v", test.verb, test.stepped, test.silent, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := memory.New()
-					s, other := newSession(t, b, reentrant.WithLinger(time.Second)), newSession(t, b)
+					var ahead atomic.Int64
+					s, other := newSession(t, b, reentrant.WithLinger(time.Second), reentrant.WithNaps(&ahead)), newSession(t, b)
 					l := s.NewLock("x")
 					for range 3 {
 						require.NoError(t, l.Lock(t.Context()))
 						require.NoError(t, l.Unlock(t.Context()))
 					}
-					b.SetFault(memory.Script(verb, memory.Duplicate(late), memory.Duplicate(late)))
+					require.NoError(t, s.NewLock("y").Lock(t.Context())) // from now on the session looks at its leases each second
+					time.Sleep(doze - 100*time.Millisecond)
+					b.SetFault(memory.Script(test.verb, memory.Duplicate(late), memory.Duplicate(late)))
 					require.NoError(t, l.Lock(t.Context()))
 					require.True(t, kept(t, l))
-					time.Sleep(1600 * time.Millisecond) // the first renewal has been sent
+					if test.stepped {
+						ahead.Add(int64(time.Hour))
+					}
+					time.Sleep(test.silent)
 					b.Partition(s.ID(), true)
 					for range 200 {
 						time.Sleep(100 * time.Millisecond)
@@ -148,6 +165,29 @@ func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A wall clock that was set looks like a machine that has slept: what the session has is renewed at once, and trusted for a
+// ninth of its lease until then.
+func TestAClockThatIsSetCostsNoLockThatIsKept(t *testing.T) {
+	for age := time.Duration(0); age < doze; age += 50 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			var ahead atomic.Int64
+			s := newSession(t, memory.New(), reentrant.WithLinger(time.Second), reentrant.WithNaps(&ahead))
+			l := s.NewLock("x")
+			for range 3 {
+				require.NoError(t, l.Lock(t.Context()))
+				require.NoError(t, l.Unlock(t.Context()))
+			}
+			require.NoError(t, s.NewLock("y").Lock(t.Context())) // as above
+			time.Sleep(doze - age)
+			require.NoError(t, l.Lock(t.Context()))
+			require.True(t, kept(t, l))
+			ahead.Add(int64(time.Hour))
+			time.Sleep(time.Minute)
+			require.NoError(t, l.Unlock(t.Context()), "after %v", age)
+		})
 	}
 }
 

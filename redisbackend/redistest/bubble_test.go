@@ -226,6 +226,48 @@ func TestAStepOfTheClockEndsLeases(t *testing.T) {
 	})
 }
 
+// What a session keeps for itself has a lease of three heartbeats until it is renewed: after half of it, or as soon as a reply
+// shows that the clock has stepped.
+func TestAStepOfTheClockCostsAKeptLockWhatIsLeftOfItsLease(t *testing.T) {
+	for name, test := range map[string]struct {
+		after, step   time.Duration
+		noticed, lost bool
+	}{
+		"less than half of it":       {after: 1400 * time.Millisecond, step: 1450 * time.Millisecond},
+		"more than was left":         {after: 1400 * time.Millisecond, step: 1650 * time.Millisecond, lost: true},
+		"less than all of it, early": {after: time.Millisecond, step: 2900 * time.Millisecond, noticed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *redistest.Server) {
+				session, err := reentrant.NewSession(s.Backend(), reentrant.WithLinger(time.Second))
+				require.NoError(t, err)
+				t.Cleanup(func() {
+					limited, cancel := context.WithTimeout(context.Background(), time.Minute)
+					defer cancel()
+					_ = session.Close(limited)
+				})
+				lock, ctx := session.NewLock("work"), t.Context()
+				for range 3 {
+					require.NoError(t, lock.Lock(ctx))
+					require.NoError(t, lock.Unlock(ctx))
+				}
+				require.NoError(t, lock.Lock(ctx))
+				time.Sleep(test.after)
+				s.StepClock(test.step)
+				if test.noticed {
+					require.NoError(t, session.NewLock("other").Do(ctx, func(context.Context) error { return nil }))
+				}
+				time.Sleep(time.Minute)
+				if err := lock.Unlock(ctx); test.lost {
+					require.ErrorIs(t, err, reentrant.ErrLost)
+				} else {
+					require.NoError(t, err)
+				}
+			})
+		})
+	}
+}
+
 // A client that publishes to itself gets the message and the reply, however much it has not read yet.
 func TestTheServerNeverWaitsForAClientToRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server) {

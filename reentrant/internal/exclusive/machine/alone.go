@@ -1,6 +1,10 @@
 package machine
 
-import "time"
+import (
+	"time"
+
+	"github.com/relock-go/relock/reentrant/internal/lease"
+)
 
 // A session without cohorts that lingers keeps a lock with which it has been alone. The head then asks for it as the
 // session's, with a block of tokens and a short lease, that of a grant; after an unlock the hold is idle, and the next owner
@@ -13,8 +17,10 @@ import "time"
 //
 // The first renewal is of an owner that needs the lock for longer, and asks for the full lease. It must be the last to set
 // the lease in Redis: a copy of the attempt that came after it would shorten what the session trusts. So it is sent when
-// copies are refused, and no renewal ever asks for the short lease: an idle hold is not renewed, and one that was renewed is
-// not kept. If this process dies, others wait for an idle hold no longer than for a short lease.
+// copies are refused. One that must be sent sooner, since a clock has jumped, gives the session no more than the short lease
+// from then on, which is what such a copy leaves. No renewal ever asks for the short lease, and one that was late would
+// shorten the next: an idle hold is not renewed, and one that was renewed is not kept. If this process dies, others wait for
+// an idle hold no longer than for a short lease.
 
 // aloneAfter is how often in a row a session must have had the lock with no other waiting before it keeps it. To be wrong costs
 // a command and two messages, as much as a hold of the usual kind saves; of two sessions that come at random, one has three
@@ -73,19 +79,16 @@ func phaseOfNext(alone bool) Phase {
 	return Parked
 }
 
-// short reports whether the hold has the short lease, and no renewal has asked for the full one.
-func (m *Machine[K]) short(at *Moment) bool { return m.hold.alone && m.hold.span < at.Lease }
-
 // settled is when no copy of the attempt can set the short lease any more.
-func (m *Machine[K]) settled() time.Time { return m.hold.lease.Sent.Add(m.hold.span / 3) }
+func (m *Machine[K]) settled(at *Moment) time.Time { return m.hold.lease.Sent.Add(at.GrantTTL / 3) }
 
-// wakes returns when the hold must be looked at next.
-func (m *Machine[K]) wakes(at *Moment) time.Time {
-	wake := m.hold.lease.Wake()
-	if m.short(at) && wake.Before(m.settled()) {
-		return m.settled()
+// extended returns the lease of the hold after a renewal.
+func (m *Machine[K]) extended(at *Moment, r *Renewed) lease.Lease {
+	h := &m.hold
+	if h.alone && h.lease.Length < at.Lease && r.Sent.Before(m.settled(at)) {
+		return lease.Kept(r.Sent, r.Ahead, at.GrantTTL)
 	}
-	return wake
+	return lease.New(r.Sent, r.Ahead, h.span, false)
 }
 
 // idleUntil returns the session's age until which a hold may be idle that lingers from the given age on. One that the

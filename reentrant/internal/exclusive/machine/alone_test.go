@@ -134,18 +134,31 @@ func TestALockThatIsKeptHasTheShortLeaseUntilItsRenewalAndIsThenNotKept(t *testi
 	r.reach(Held)
 	short := r.at.GrantTTL
 	assert.Equal(t, r.at.Now.Add(short/2), r.m.Lease().Wake())
-	assert.Equal(t, Nothing, r.m.Tick(&r.at, Survey{Refreshed: r.at.Now.Add(1)}).Do, "a copy may still come")
-	r.wait(short/3 - 1)
-	s := r.m.Tick(&r.at, Survey{Refreshed: r.at.Now})
-	assert.Equal(t, Nothing, s.Do)
-	assert.True(t, s.Wake.After(r.at.Now))
-	assert.Equal(t, Renew, r.m.Tick(&r.wait(1).at, Survey{Refreshed: r.at.Now}).Do, "when there may be another server")
+	assert.Equal(t, Nothing, tick(r).Do)
+	for age, want := range map[time.Duration]time.Duration{0: short, short/3 - 1: short, short / 3: r.at.Lease} {
+		r := newRig()
+		alone(r)
+		r.at.Linger = time.Hour
+		r.reach(Held)
+		r.wait(age)
+		assert.Equal(t, Renew, r.m.Tick(&r.at, Survey{Refreshed: r.at.Now.Add(1)}).Do, "there may be another server")
+		assert.Equal(t, r.at.Lease, r.m.Hold().Span)
+		r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Sent: r.at.Now})
+		assert.Equal(t, want, r.m.Lease().Length, "a copy may still come: %v", age)
+		linger(r)
+		assert.Equal(t, Held, r.m.Phase(), "Redis may have the full lease")
+		assert.Equal(t, Nothing, tick(r).Do)
+		r.wait(r.m.Lease().Wake().Sub(r.at.Now))
+		assert.Equal(t, Renew, tick(r).Do)
+		r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Sent: r.at.Now})
+		assert.Equal(t, r.at.Lease, r.m.Lease().Length)
+	}
 
 	r = newRig()
 	alone(r)
 	r.at.Linger = time.Hour
 	r.reach(Idle)
-	s = tick(r.wait(short / 2))
+	s := tick(r.wait(short / 2))
 	assert.Equal(t, Nothing, s.Do, "an idle one is not renewed")
 	assert.Equal(t, start.Add(r.m.Lease().Trust-short/3), s.Wake)
 	assert.Equal(t, Settle, inherit(r).Do)

@@ -48,7 +48,7 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 			h.span = at.Lease
 		}
 	default:
-		s.Wake = m.wakes(at)
+		s.Wake = h.lease.Wake()
 	}
 	if until := at.time(m.lingerUntil); (m.phase == Idle || m.phase == Lapsed) && (s.Wake.IsZero() || until.Before(s.Wake)) {
 		s.Wake = until
@@ -59,9 +59,6 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 // due reports whether the hold is due for renewal. One that is tried again keeps its pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
-	if m.short(at) && at.Now.Before(m.settled()) {
-		return false
-	}
 	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
 }
 
@@ -97,7 +94,7 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	case r.Failed:
 		h.lease = h.lease.Retried(at.Now)
 	default:
-		h.lease = lease.New(r.Sent, r.Ahead, h.span, false)
+		h.lease = m.extended(at, &r)
 	}
 	s := Step{Do: Extended, Change: lease.ChangeBy(h.failing, r.Failed)}
 	h.failing = r.Failed
