@@ -13,6 +13,7 @@ var wantedCases = []testCase{
 	{"Wanted/IsSentAtEachHeartbeat", wantedAtEachHeartbeat},
 	{"Wanted/IsSentWhenAnotherTries", wantedByATry},
 	{"Wanted/IsSentToAWaiterThatGetsTheLockBeforeOthers", wantedBehindAGrant},
+	{"Wanted/IsSentToANewAttemptThatTakesTheHoldOver", wantedByATakeover},
 	{"Wanted/IsNotSentToOtherOwners", notWanted},
 	{"Watch/ReportsASessionThatQueuesUp", watchReports},
 	{"Watch/ReportsAtEachHeartbeat", watchReportsBeats},
@@ -78,6 +79,18 @@ func wantedBehindAGrant(t *test) {
 	a.release(1)
 	b.has(2)
 	b.askedFor(2, func() { c.wait(3) })
+}
+
+func wantedByATakeover(t *test) {
+	a, b, _ := t.connect3()
+	a.take(5, lingering)
+	b.wait(1)
+	epoch := uint64(5)
+	t.eventually("the holder is asked for what its new attempt has", func() bool {
+		epoch++
+		a.take(epoch, lingering)
+		return a.mail.asked(t.name) > 5
+	})
 }
 
 func notWanted(t *test) {

@@ -164,6 +164,9 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keep)
 	l.save(now)
+	if len(l.Queue) > 0 { // a message about the last attempt says nothing of this one
+		l.wanted(false)
+	}
 	return l.granted(now, req)
 }
 

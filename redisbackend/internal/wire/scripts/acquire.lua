@@ -97,10 +97,13 @@ if mine then -- a newer attempt of the same session takes over
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
   local stopped = rec.session ~= session -- a grant to this session, before it took its place away
+  -- A message about its last attempt says nothing of this one. (With y no other session waits.)
+  local others = owner == '*linger' and not flag('y') and redis.call('LINDEX', KEYS[3], '0')
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', flag('y') and keep or ARGV[14])
   occupy(KEYS, rec, now, field, session .. ':' .. owner, holds, not flag('k') and lease)
   depart(KEYS, dead)
   if stopped then drop(KEYS, session) end
+  if others then wanted(channel, rec, owner, KEYS[1]) end
   return granted()
 end
 
