@@ -3,6 +3,9 @@ package faults
 import (
 	"strings"
 	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
 )
 
 // The judges see what hands did. Here a world looks at all sessions at one moment, as only it can: what one of
@@ -76,7 +79,11 @@ func excludes(a, b *part) bool { return a.side != readSide || b.side != readSide
 
 // backed checks that the server has a lock for as long as its owner trusts it.
 func (h *hand) backed(p *part) {
-	if p.until == nil || !p.exclusive {
+	if !p.exclusive {
+		h.backedUnits(p)
+		return
+	}
+	if p.until == nil {
 		return
 	}
 	until, err := p.until()
@@ -99,6 +106,61 @@ func (h *hand) backed(p *part) {
 	if ends := time.Now().Add(time.Duration(left) * time.Millisecond); !ours || ends.Before(until) {
 		h.find("%s trusts %s for %v, and the server has it for %d ms, for %v", p.user(h), p.name, time.Until(until), left, holder)
 	}
+}
+
+// backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. It runs a
+// script, so it does that only at times.
+func (h *hand) backedUnits(p *part) {
+	if h.now()%4 != 0 {
+		return
+	}
+	var until time.Time
+	if p.until != nil {
+		until, _ = p.until()
+	}
+	units := h.units(p)
+	state, err := h.inspect(p.name)
+	if err != nil || !p.inUse() || h.blind() {
+		return
+	}
+	units = min(units, h.units(p))
+	for _, holder := range state.Holders {
+		if holder.Session == h.session.ID() && holder.Units >= units && !time.Now().Add(holder.TTL+time.Millisecond).Before(until) {
+			return
+		}
+	}
+	h.find("%s uses %d units of %s and trusts them for %v, and the server shows %v", p.user(h), units, p.name, time.Until(until), state)
+}
+
+// units returns how many units a hand and the others of its process use, of those that have lost nothing.
+func (h *hand) units(p *part) (n int) {
+	switch p.side {
+	case writeSide:
+		return backend.AllUnits
+	case readSide:
+		return 1
+	}
+	h.mu.Lock()
+	var all []*part
+	for other, hand := range h.inside {
+		if hand.process == h.process && other.name == p.name {
+			all = append(all, other)
+		}
+	}
+	h.mu.Unlock()
+	for _, other := range all {
+		if other.inUse() {
+			n += other.units
+		}
+	}
+	return n
+}
+
+func (h *hand) inspect(name string) (reentrant.SharedState, error) {
+	if name == simBook {
+		return h.asker.NewRWLock(name).Inspect(h.t.Context())
+	}
+	return h.asker.NewSemaphore(name, simSeatsFree).Inspect(h.t.Context())
 }
 
 // blind reports whether the server has forgotten something, of which the sessions may not know yet.

@@ -63,6 +63,7 @@ func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 		take: l.Lock, try: l.TryLock, tryFor: l.TryLockFor,
 		release: func() error { return l.Unlock(ctx) },
 		signal:  func() <-chan struct{} { return l.Lost(ctx) },
+		wanted:  func() <-chan struct{} { return l.Wanted(ctx) },
 		until:   func() (time.Time, error) { return l.TrustedUntil(ctx) },
 		count:   func() int { return l.HoldCount(ctx) },
 		held: func() (uint64, bool) {
@@ -97,6 +98,9 @@ func (h *hand) acquire(ctx context.Context, p *part) bool {
 // asks returns a call that asks for a part, in one of the ways.
 func (h *hand) asks(p *part) call {
 	c := call{Op: p.op(history.Acquire), terms: p.terms, way: way(h.random.IntN(4)), limit: between(h.random, 0, 8*h.pace())}
+	if p.timed && c.way != atOnce {
+		c.way = within
+	}
 	switch c.way {
 	case patiently:
 		c.limit = simPatience

@@ -25,6 +25,7 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 	late := func(c call) call { c.Outcome, c.Note = history.No, errNot.Error(); return c }
 	holding := func(c call) call { c.held.depth = 1; return c }
 	try := func(c call) call { c.way = atOnce; return c }
+	seats := func(units int, c call) call { c.Lock, c.Units = simSeats, units; return c }
 	for name, test := range map[string]struct {
 		calls   []call
 		cohorts bool
@@ -38,6 +39,14 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 		}, false, 0},
 		"a wait of a process that died is reported": {[]call{
 			did("a1", waitedFor, 1, 3.1, 0), died(did("b1", history.Acquire, 3, 0, time.Minute)),
+		}, false, 0},
+		"a wait for permits that is not reported": {[]call{
+			late(seats(1, did("a1", waitedFor, 200, 220, 0))), late(seats(2, did("b1", history.Acquire, 203, 205, 2*time.Second))),
+			seats(1, holding(did("b2", history.Acquire, 150, 150.1, 0))),
+		}, false, 1},
+		"a wait for permits of the same process is not reported": {[]call{
+			late(seats(1, did("a1", waitedFor, 200, 220, 0))), late(seats(2, did("b1", history.Acquire, 203, 205, 2*time.Second))),
+			seats(2, holding(did("b2", history.Acquire, 150, 150.1, 0))),
 		}, false, 0},
 		"a report without a wait": {[]call{did("a1", waitedFor, 1, 3, 0), late(try(did("b1", history.Acquire, 2, 2.1, 0)))}, false, 1},
 		"a try is reported to a cohort": {[]call{
@@ -73,7 +82,7 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 			if test.cohorts {
 				w = newWorld(2)
 			}
-			w.storm, w.calls = 60*second, test.calls
+			w.storm, w.calls = 300*second, test.calls
 			assert.Len(t, w.disorder(), test.found, "%q", w.disorder())
 		})
 	}

@@ -258,23 +258,56 @@ func (m calmCalls) hasReason(c call) {
 const mostOvertakes = 12
 
 // isReported checks that a holder that asks is notified of waiters, of all and at once. One that does not wait for long may
-// have left before its request arrived, or be reported when it has left.
+// have left before its request arrived, or be reported when it has left. A caller of permits that waits for those of its own
+// process is reported only there.
 func (m calmCalls) isReported(c call) {
 	told, waited := c.Outcome == history.OK, false
+	shared := c.Lock == simBook || c.Lock == simSeats
+	lately := prompt
+	if shared {
+		lately += simHeartbeat * 5 / 4 // so long a waiter counts that may have left
+	}
 	for _, other := range m.calls {
-		asks := other.waits() || m.cohorts && other.way == atOnce // a try reaches a holder that might keep the lock
-		if other.Client == c.Client || !asks || other.Call > c.Return {
+		asks := other.waits() || (m.cohorts || shared) && other.way == atOnce // a try reaches a holder that might keep the lock
+		if other.Client == c.Client || !asks || other.Call > c.Return || c.Read && other.Read {
 			continue
 		}
-		waited = waited || other.Return+prompt.Nanoseconds() > c.Call
+		waited = waited || other.Return+lately.Nanoseconds() > c.Call
 		begins := max(other.Call, c.Call)
-		if other.waits() && time.Duration(min(other.Return, c.Return)-begins) > prompt {
+		must := other.waits() && other.Kind == history.Acquire && (c.Lock != simSeats || other.Process == c.Process || m.needsOthers(other))
+		if shared && c.Call < 2*simLease.Nanoseconds() {
+			must = false // the holder may have had it before its channel was open, and a message that was lost is repeated late
+		}
+		if must && time.Duration(min(other.Return, c.Return)-begins) > prompt {
 			m.find(c, "%s had waited since %v", other.Client, time.Duration(begins))
 		}
 	}
 	if told && !waited {
 		m.find(c, "no session waited")
 	}
+}
+
+// needsOthers reports whether permits of other processes can serve a call that waits for some: no caller of its own process
+// comes before it, and those that have some leave enough of the limit.
+func (m calmCalls) needsOthers(c call) bool {
+	had := make(map[string]int)
+	for _, other := range m.calls {
+		if other.Process != c.Process || other.Client == c.Client || other.Call > c.Return {
+			continue
+		}
+		if other.Return > c.Call && (other.Kind == history.Acquire || other.Kind == history.Unlock) {
+			return false
+		}
+		had[other.Client] = 0
+		if other.held.depth > 0 {
+			had[other.Client] = other.Units
+		}
+	}
+	units := c.Units
+	for _, permits := range had {
+		units += permits
+	}
+	return units <= simSeatsFree
 }
 
 // wakes checks that a signal wakes the longest waiter, or all. One whose limit ends at about the same time may have been the

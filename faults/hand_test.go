@@ -83,7 +83,7 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer watch.ends()
+	defer func() { watch.ends(session) }()
 	var all sync.WaitGroup
 	for i := range simWorkers {
 		name := clientName(p.name, i)
@@ -175,6 +175,9 @@ func (h *hand) useLock(ctx context.Context) {
 		return
 	}
 	holds := 1 + h.reenters(ctx, p)
+	if h.random.IntN(3) == 0 {
+		h.runs(ctx, p, doer{do: l.TryDo, doFor: l.TryDoFor})
+	}
 	if h.random.IntN(2) == 0 {
 		h.record(call{Op: p.op(history.Verify)}, func(*call) error { return l.Verify(h.own) })
 	}
@@ -213,7 +216,12 @@ func (h *hand) giveAll(p *part, holds int) {
 }
 
 func (h *hand) read(ctx context.Context) {
-	p := readPart(h.own, h.session.NewRWLock(simBook))
+	l := h.session.NewRWLock(simBook)
+	p := readPart(h.own, l)
+	if h.random.IntN(4) == 0 {
+		h.runs(ctx, p, doer{do: l.TryRDo, doFor: l.TryRDoFor})
+		return
+	}
 	if h.acquire(ctx, p) {
 		holds := 1 + h.reenters(ctx, p)
 		h.look(p)
@@ -226,6 +234,10 @@ func (h *hand) read(ctx context.Context) {
 func (h *hand) write(ctx context.Context) {
 	l := h.session.NewRWLock(simBook)
 	p, r := writePart(h.own, l), readPart(h.own, l)
+	if h.random.IntN(4) == 0 {
+		h.runs(ctx, p, doer{do: l.TryDo, doFor: l.TryDoFor})
+		return
+	}
 	if !h.acquire(ctx, p) {
 		return
 	}
@@ -244,6 +256,10 @@ func (h *hand) write(ctx context.Context) {
 
 func (h *hand) sit(ctx context.Context) {
 	p := permitPart(h.session.NewSemaphore(simSeats, simSeatsFree), 1+h.random.IntN(2))
+	if h.random.IntN(4) == 0 {
+		h.runs(ctx, p, permitDoer(h.session.NewSemaphore(simSeats, simSeatsFree), p.units))
+		return
+	}
 	if h.acquire(ctx, p) {
 		h.dwell(p)
 		h.look(p)
@@ -335,29 +351,40 @@ func (h *hand) await(p *part, c *reentrant.Condition) {
 	h.enter(p)
 }
 
-// giveWay holds a lock until another wants it.
+// giveWay holds something until another wants it.
 func (h *hand) giveWay(ctx context.Context) {
-	l := h.session.NewLock(simRight)
-	p := lockPart(h.own, l)
+	book := h.session.NewRWLock(simBook)
+	p := []*part{
+		lockPart(h.own, h.session.NewLock(simRight)), lockPart(h.own, h.session.NewLock(simRight)),
+		readPart(h.own, book), writePart(h.own, book),
+		permitPart(h.session.NewSemaphore(simSeats, simSeatsFree), 1+h.random.IntN(2)),
+	}[h.random.IntN(5)]
 	if !h.acquire(ctx, p) {
 		return
 	}
+	h.waits(p)
+	h.look(p)
+	h.give(p)
+}
+
+// waits waits until another wants what a hand has.
+func (h *hand) waits(p *part) {
 	h.record(call{Op: p.op(waitedFor), limit: simLease}, func(*call) error {
 		select {
-		case <-l.Wanted(h.own):
+		case <-p.wanted():
 			return nil
 		case <-time.After(simLease):
 			return errNot
 		}
 	})
-	h.look(p)
-	h.give(p)
 }
 
 // A trip is a hold of a portable owner that another process may resume.
 type trip struct {
 	id   string
-	from string // a process
+	from string    // a process
+	to   string    // the process that has boarded it; world.mu
+	over chan bool // whether that has failed, and the hold may still be with the first
 }
 
 // travel resumes the hold of another process, or lets others resume one.
@@ -380,6 +407,26 @@ func (h *hand) travel(ctx context.Context) {
 	if h.claim(t) {
 		h.look(p)
 		h.give(p)
+	} else if h.stays(t, p) {
+		h.give(p)
+	}
+}
+
+// stays reports whether a hold is still here when another process has failed to resume it, or has died before. If that
+// found that the server has forgotten the hold, its owner has been told so, and this session will be.
+func (h *hand) stays(t *trip, p *part) bool {
+	for {
+		select {
+		case failed := <-t.over:
+			return failed && p.inUse()
+		case <-time.After(simHeartbeat):
+		}
+		h.mu.Lock()
+		dead := h.deaths[t.to] != 0 && len(t.over) == 0
+		h.mu.Unlock()
+		if dead {
+			return p.inUse()
+		}
 	}
 }
 
@@ -387,7 +434,7 @@ func (h *hand) depart() *trip {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trip++
-	return &trip{id: fmt.Sprintf("trip %d", h.trip), from: h.process.name}
+	return &trip{id: fmt.Sprintf("trip %d", h.trip), from: h.process.name, over: make(chan bool, 1)}
 }
 
 // offer lets others board a trip.
@@ -404,6 +451,7 @@ func (h *hand) board() *trip {
 	for i, t := range h.trips {
 		if t.from != h.process.name {
 			h.trips = append(h.trips[:i:i], h.trips[i+1:]...)
+			t.to = h.process.name
 			return t
 		}
 	}
@@ -439,9 +487,7 @@ func (h *hand) resume(l *reentrant.Lock, t *trip) {
 		}
 		return err
 	})
-	if c.Outcome == history.No {
-		h.offer(t) // the process that began it may renew the hold for ever
-	}
+	t.over <- c.Outcome != history.OK && c.Outcome != history.Lost
 	if c.Outcome != history.OK {
 		return
 	}

@@ -33,6 +33,7 @@ type part struct {
 	units      int                       // permits
 	exclusive  bool                      // a Lock
 	terms      terms                     // of a Lock
+	timed      bool                      // it is waited for with a time limit
 	until      func() (time.Time, error) // how long the hold is trusted; nil for permits
 	lost       <-chan struct{}
 
@@ -42,7 +43,8 @@ type part struct {
 	release func() error
 	signal  func() <-chan struct{}
 	held    func() (token uint64, held bool)
-	count   func() int // of a Lock's holds; may be nil
+	count   func() int // of holds; may be nil
+	wanted  func() <-chan struct{}
 }
 
 func readPart(ctx context.Context, l *reentrant.RWLock) *part {
@@ -51,6 +53,9 @@ func readPart(ctx context.Context, l *reentrant.RWLock) *part {
 		take: l.RLock, try: l.TryRLock, tryFor: l.TryRLockFor,
 		release: func() error { return l.RUnlock(ctx) },
 		signal:  func() <-chan struct{} { return l.Lost(ctx) },
+		wanted:  func() <-chan struct{} { return l.Wanted(ctx) },
+		until:   func() (time.Time, error) { return l.TrustedUntil(ctx) },
+		count:   func() int { return l.ReadHoldCount(ctx) },
 		held: func() (uint64, bool) {
 			version, err := l.Version(ctx)
 			return uint64(version), err == nil || l.ReadHoldCount(ctx) > 0 // a writer has no version
@@ -64,6 +69,9 @@ func writePart(ctx context.Context, l *reentrant.RWLock) *part {
 		take: l.Lock, try: l.TryLock, tryFor: l.TryLockFor,
 		release: func() error { return l.Unlock(ctx) },
 		signal:  func() <-chan struct{} { return l.Lost(ctx) },
+		wanted:  func() <-chan struct{} { return l.Wanted(ctx) },
+		until:   func() (time.Time, error) { return l.TrustedUntil(ctx) },
+		count:   func() int { return l.HoldCount(ctx) },
 		held: func() (uint64, bool) {
 			token, err := l.Token(ctx)
 			return uint64(token), err == nil
@@ -79,6 +87,7 @@ func permitPart(m *reentrant.Semaphore, n int) *part {
 		tryFor:  func(ctx context.Context, wait time.Duration) (bool, error) { return m.TryAcquireFor(ctx, n, wait) },
 		release: func() error { return m.Release(context.Background(), n) },
 		signal:  m.Lost,
+		wanted:  m.Wanted,
 		held: func() (uint64, bool) {
 			m.Lost() // if the session has not noticed a loss yet, this takes expired units from all owners
 			return 0, true

@@ -80,6 +80,7 @@ type world struct {
 	t      *testing.T // of the bubble
 	seed   uint64
 	server *redistest.Server
+	asker  *reentrant.Session // of the server alone: no fault concerns it
 	start  time.Time
 	calm   bool // until the first fault; written between the phases, when no process begins
 	born   uint64
@@ -130,6 +131,10 @@ func (w *world) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w
 
 func (w *world) play(t *testing.T) {
 	w.t, w.server, w.start = t, redistest.InBubble(t), time.Now()
+	var err error
+	w.asker, err = reentrant.NewSession(w.server.Backend())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, w.asker.Close(t.Context())) }()
 	var alive []*process
 	for range simProcesses {
 		alive = append(alive, w.begin())
@@ -203,16 +208,13 @@ func (w *world) released() bool {
 			return false
 		}
 	}
-	session, err := reentrant.NewSession(w.server.Backend())
-	require.NoError(w.t, err)
-	defer func() { assert.NoError(w.t, session.Close(w.t.Context())) }()
 	for _, inspect := range []func() (reentrant.SharedState, error){
-		func() (reentrant.SharedState, error) { return session.NewRWLock(simBook).Inspect(w.t.Context()) },
+		func() (reentrant.SharedState, error) { return w.asker.NewRWLock(simBook).Inspect(w.t.Context()) },
 		func() (reentrant.SharedState, error) {
-			return session.NewSemaphore(simSeats, simSeatsFree).Inspect(w.t.Context())
+			return w.asker.NewSemaphore(simSeats, simSeatsFree).Inspect(w.t.Context())
 		},
 		func() (reentrant.SharedState, error) {
-			return session.NewSemaphore(simDesks, simDesksFree).Inspect(w.t.Context())
+			return w.asker.NewSemaphore(simDesks, simDesksFree).Inspect(w.t.Context())
 		},
 	} {
 		state, err := inspect()

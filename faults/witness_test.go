@@ -20,6 +20,7 @@ type witness struct {
 	uses  map[use]int
 	token map[use]reentrant.Token // with which a hold of a Lock began
 	ended map[use]bool            // the latest end of a use is EventReleased, after which a loss may be reported too
+	locks uint64                  // Locks that were acquired
 }
 
 // A use is what an owner has of a name, by its events. Permits have no owner.
@@ -71,6 +72,7 @@ func (v *witness) begins(u use, units int, token uint64) {
 		v.find("%s observed that %d permits of %s are in use", v.name, v.uses[u], u.lock)
 	}
 	if u.mode == reentrant.ModeLock {
+		v.locks++
 		v.world.mu.Lock()
 		defer v.world.mu.Unlock()
 		v.seen[fmt.Sprint(v.name, u.lock, token)] = true
@@ -89,10 +91,13 @@ func (v *witness) stops(u use, units int, e reentrant.Event) {
 	}
 }
 
-// ends checks that each use has ended, when the session has.
-func (v *witness) ends() {
+// ends checks that each use has ended, when the session has, and that the session counts as its observer does.
+func (v *witness) ends(session *reentrant.Session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if s := session.Stats(); s.Held != 0 || s.Waiting != 0 || s.Acquired != v.locks || s.Dropped != 0 {
+		v.find("%s ended with %+v, and observed %d locks", v.name, s, v.locks)
+	}
 	for u, n := range v.uses {
 		v.find("%s ended, and observed no end of %d of %s (%v) by %v", v.name, n, u.lock, u.mode, u.owner)
 	}
