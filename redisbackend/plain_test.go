@@ -2,10 +2,14 @@ package redisbackend_test
 
 import (
 	"context"
+	"crypto/tls"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -15,6 +19,7 @@ import (
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/redisbackend"
+	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -246,4 +251,40 @@ func TestPlainRenewsOnAFullServer(t *testing.T) {
 		s.run("CONFIG", "SET", "maxmemory", "0")
 		assert.Equal(t, backend.Released, a.release(1), kind)
 	}
+}
+
+// A server that is down refuses connections at once. A verb that tries others for a while does not do so without a pause.
+func TestPlainPausesBetweenConnectionsThatAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		var down atomic.Bool
+		var refused atomic.Int64
+		conns := make(chan net.Conn, 100)
+		option := server.ClientOption()
+		option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			if !down.Load() {
+				conn, err := server.Dial()
+				conns <- conn
+				return conn, err
+			}
+			if refused.Add(1) > 2000 {
+				time.Sleep(time.Second) // so that what makes no pause ends too
+			}
+			return nil, syscall.ECONNREFUSED
+		}
+		client, err := rueidis.NewClient(option)
+		require.NoError(t, err)
+		t.Cleanup(client.Close)
+		b, err := redisbackend.New(client, redisbackend.WithoutScripts())
+		require.NoError(t, err)
+		l := newSession(t, b).NewLock("lock")
+		down.Store(true)
+		for len(conns) > 0 {
+			_ = (<-conns).Close()
+		}
+		_, err = l.TryLock(t.Context())
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		assert.Less(t, refused.Load(), int64(1000))
+		down.Store(false)
+	})
 }

@@ -62,12 +62,17 @@ func (n noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) 
 		if !errors.As(err, &lost) || wire.NeverSent(err) || ctx.Err() != nil || time.Since(began) > reopening {
 			return err
 		}
+		time.Sleep(reopenEvery)
 	}
 }
 
 // reopening is how long a verb that has written nothing yet tries other connections when one of the pool is lost. The
-// client itself detects such connections within a second.
-const reopening = time.Second
+// client itself detects such connections within a second. A server that is down refuses new ones at once, so there is a
+// pause between two.
+const (
+	reopening   = time.Second
+	reopenEvery = 5 * time.Millisecond
+)
 
 // A lostError is the error of a connection that was lost before anything was written.
 type lostError struct{ error }
