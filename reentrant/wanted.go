@@ -56,7 +56,8 @@ func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
 //
 // The call sends nothing and does not block, as that of [RWLock.Wanted]; a lost message costs a heartbeat there too. The
 // sessions that have no more than their part of the permits are told some milliseconds later than the others, and a waiter
-// of a session that has its part may wait up to a tenth of a second for that session's own permits first.
+// of a session that has its part may wait up to a tenth of a second for that session's own permits first. One that would wait
+// for them whatever the others give back, since it asks for more than the permits that those leave, is reported only there.
 //
 // Permits have no owner, so the channel is about all permits that callers of this session have now. If they have none, it
 // is closed already. It is never closed after they have given back the last of them, and a loss does not close it. Once it

@@ -358,6 +358,27 @@ func TestWantedOfPermitsIsClosedForACallerThatWaitsAtTheServer(t *testing.T) {
 	})
 }
 
+// A caller that waits for permits of its own session, whatever the others give back, is none of the others' concern.
+func TestWantedOfPermitsIsNotClosedForACallerThatNoOtherSessionCanServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		m, other := newSession(t, b).NewSemaphore("x", 3), newSession(t, b).NewSemaphore("x", 3)
+		require.NoError(t, m.Acquire(t.Context(), 1))
+		require.NoError(t, other.Acquire(t.Context(), 2))
+		wanted, theirs := m.Wanted(), other.Wanted()
+		got := make(chan error)
+		go func() { got <- other.Acquire(t.Context(), 2) }()
+		comesSoon(t, theirs)
+		time.Sleep(time.Minute)
+		assert.True(t, stillOpen(wanted), "with the two in use it would have four")
+		require.NoError(t, other.Release(t.Context(), 1))
+		comesSoon(t, wanted)
+		require.NoError(t, m.Release(t.Context(), 1))
+		require.NoError(t, <-got)
+		require.NoError(t, other.Release(t.Context(), 3))
+	})
+}
+
 func TestWantedOfASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
