@@ -29,6 +29,7 @@ type cable struct {
 	random   *rand.Rand
 	calm     bool // nothing is slow, and nothing arrives twice
 	dead     bool // its process has died: what that still sends must not arrive as a copy either
+	brittle  bool // it takes no time, and every fault cuts it; set before anything goes through
 	up, down fault
 	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
@@ -87,6 +88,9 @@ func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Con
 func (c *cable) turn(up, down fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.brittle && up+down != passing {
+		up, down = cutting, cutting
+	}
 	c.up, c.down = up, down
 	close(c.turned)
 	c.turned = make(chan struct{})
@@ -172,6 +176,9 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	most := usual
 	if *f == delaying || !c.calm && c.random.IntN(slowOne) == 0 {
 		most = slowest
+	}
+	if c.brittle {
+		most = 1
 	}
 	scripts := 0
 	if f == &c.up {
