@@ -156,11 +156,11 @@ func (h *hand) units(p *part) (n int) {
 	return n
 }
 
-func (h *hand) inspect(name string) (reentrant.SharedState, error) {
+func (w *world) inspect(name string) (reentrant.SharedState, error) {
 	if name == simBook {
-		return h.asker.NewRWLock(name).Inspect(h.t.Context())
+		return w.asker.NewRWLock(name).Inspect(w.t.Context())
 	}
-	return h.asker.NewSemaphore(name, simSeatsFree).Inspect(h.t.Context())
+	return w.asker.NewSemaphore(name, simSeatsFree).Inspect(w.t.Context())
 }
 
 // blind reports whether the server has forgotten something, of which the sessions may not know yet.

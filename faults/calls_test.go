@@ -214,6 +214,7 @@ func (h *hand) begins(c *call) (key string) {
 // ends records how a call ended. h.mu is held.
 func (h *hand) ends(c *call, key string, err error) {
 	c.Return, c.Outcome = h.nowLocked(), outcome(c.Kind, err)
+	h.use(c)
 	if err != nil {
 		c.Note = err.Error()
 	}

@@ -85,6 +85,9 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { watch.ends(session) }()
+	p.mu.Lock()
+	p.sessions[session.ID()] = p.name
+	p.mu.Unlock()
 	var all sync.WaitGroup
 	for i := range simWorkers {
 		name := clientName(p.name, i)
@@ -111,9 +114,6 @@ func (p *process) end(session *reentrant.Session) error {
 	return err
 }
 
-func (p *process) options() []reentrant.Option {
-	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
-	if p.inCohort() {
 // verbs are options of a process's backend.
 func (p *process) verbs() []redisbackend.Option {
 	if p.runsNoScripts() {
@@ -126,6 +126,9 @@ func (p *process) verbs() []redisbackend.Option {
 // closes a connection under its mutex, with a command whose reply it waits for, and one that waits for a mutex stops the clock.
 func (p *process) runsNoScripts() bool { return p.plain() && p.number%4 != 0 }
 
+func (p *process) options() []reentrant.Option {
+	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
+	if p.inCohort() {
 		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simLinger))
 	}
 	if p.async() && p.number%2 == 0 {

@@ -103,6 +103,9 @@ type world struct {
 	repaired map[string]int64 // when the last fault that concerned a process was over
 	findings []string
 
+	sessions map[string]string // the processes, by the ids of their sessions
+	used     map[stake]int64   // when a process last had something to do with a name
+
 	storm   int64 // when the calm was over
 	scripts int   // sent until then
 }
@@ -124,6 +127,7 @@ func newWorld(seed uint64) *world {
 	return &world{
 		seed: seed, calm: true, open: make(map[string]call), deaths: make(map[string]int64), turns: make(map[string]int),
 		inside: make(map[*part]*hand), seen: make(map[string]bool), holds: make(map[string]held), repaired: make(map[string]int64),
+		used: make(map[stake]int64), sessions: make(map[string]string),
 	}
 }
 
@@ -204,11 +208,11 @@ func (w *world) kept(key string) time.Duration {
 func (w *world) forgetful() bool { return w.seed%2 == 0 }
 func (w *world) cohorts() bool   { return w.seed%4 >= 2 }
 func (w *world) async() bool     { return w.seed%3 == 0 }
+func (w *world) plain() bool     { return w.seed%7 == 1 }
 
 // released reports whether the server has nothing left of any name.
 func (w *world) released() bool {
 	for _, lock := range simLocks {
-func (w *world) plain() bool     { return w.seed%7 == 1 }
 		if len(keys(w.t, w.server.Client(), lock)) > 0 {
 			return false
 		}

@@ -13,7 +13,11 @@ import (
 
 // rest is the time before the first fault.
 func (w *world) rest(alive []*process) {
-	time.Sleep(simCalm)
+	for time.Since(w.start) < simCalm-auditEvery {
+		time.Sleep(auditEvery)
+		w.audit()
+	}
+	time.Sleep(simCalm - time.Since(w.start))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.storm, w.calm = w.nowLocked(), false
@@ -56,6 +60,7 @@ func (w *world) rage(alive []*process) {
 	random := w.random(0)
 	for time.Since(w.start) < simulated {
 		time.Sleep(between(random, time.Second, 4*simHeartbeat))
+		w.audit()
 		calamities[random.IntN(len(calamities))](w, random, &alive[random.IntN(len(alive))], alive)
 	}
 }

@@ -1,0 +1,97 @@
+package faults
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The server has nothing of a process for long that no worker of it uses, or asks for.
+
+const auditEvery = 7 * time.Second
+
+// A stake is what a process may have of a name.
+type stake struct{ process, name string }
+
+// stakeOf joins names that are taken together, and those of slots.
+func stakeOf(process, lock string) stake {
+	if strings.HasPrefix(lock, simDesks) {
+		lock = simDesks
+	}
+	return stake{process, queueOf(lock)}
+}
+
+// audit looks at what the server has of each name.
+func (w *world) audit() {
+	if w.blind() {
+		return
+	}
+	for _, lock := range simLocks {
+		if lock == simFerry || strings.HasPrefix(lock, simDesks) { // the holder may have changed; slots are audited as permits
+			continue
+		}
+		state, err := w.asker.NewLock(lock).Inspect(w.t.Context())
+		require.NoError(w.t, err)
+		if state.Locked && !state.Unlocked {
+			w.audits(lock, "the lock", state.Session, simLinger)
+		}
+		for _, session := range state.Waiting {
+			w.audits(lock, "a place", session, 0)
+		}
+	}
+	for _, name := range []string{simBook, simSeats, simDesks} {
+		state, err := w.inspect(name)
+		require.NoError(w.t, err)
+		rest := time.Duration(0)
+		if name == simBook {
+			rest = 2 * simHeartbeat // in which readers may come again
+		}
+		for _, holder := range state.Holders {
+			w.audits(name, "units", holder.Session, rest)
+		}
+		for _, waiter := range state.Waiting {
+			w.audits(name, "a place", waiter.Session, 0)
+		}
+	}
+}
+
+// audits checks that a session which has something of a name has had a reason for it lately.
+func (w *world) audits(name, what, session string, rest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := stakeOf(w.sessions[session], name)
+	if w.excused(mine.process) || w.busy(mine) {
+		return
+	}
+	most := rest + 2*prompt
+	if w.storm > 0 {
+		most += 3 * simHeartbeat // messages are late and come twice, and what a late copy gets is given back
+	}
+	if idle := time.Duration(w.nowLocked() - w.used[mine]); idle > most {
+		w.findLocked("the server has %s of %s for %s, where no worker has used it, or asked for it, for %v", what, name, mine.process, idle)
+	}
+}
+
+// excused reports whether a process cannot give back what it has, or could not lately. w.mu is held.
+func (w *world) excused(process string) bool {
+	return w.deaths[process] != 0 || w.repaired[process] > 0 && w.nowLocked() < w.repaired[process]+simLease.Nanoseconds()
+}
+
+// busy reports whether workers use something, or ask for it. w.mu is held.
+func (w *world) busy(mine stake) bool {
+	for _, c := range w.open {
+		if stakeOf(c.Process, c.Lock) == mine {
+			return true
+		}
+	}
+	for p, h := range w.inside {
+		if h != nil && stakeOf(h.process.name, p.name) == mine {
+			return true
+		}
+	}
+	return false
+}
+
+// use notes that a process had something to do with a name. w.mu is held.
+func (w *world) use(c *call) { w.used[stakeOf(c.Process, c.Lock)] = w.nowLocked() }
