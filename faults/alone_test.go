@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/faults/history"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -106,6 +107,30 @@ func (h *hand) backed(p *part) {
 	if ends := time.Now().Add(time.Duration(left) * time.Millisecond); !ours || ends.Before(until) {
 		h.find("%s trusts %s for %v, and the server has it for %d ms, for %v", p.user(h), p.name, time.Until(until), left, holder)
 	}
+	if least := h.renewed(p); time.Duration(left)*time.Millisecond < least {
+		h.find("%s has %s for %d ms, and it should have been renewed until %v were left", p.user(h), p.name, left, least)
+	}
+}
+
+// renewed returns how long the lease of a Lock must last while nothing goes wrong: it is renewed when a third of it is over,
+// also the first one of a lock that was pushed, which is half as long. A lock that a session keeps is not renewed meanwhile.
+func (h *hand) renewed(p *part) time.Duration {
+	c := call{Op: p.op(history.Look)}
+	c.Client = p.user(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[c.key()]
+	if h.storm > 0 || held.depth == 0 || held.terms.fixed > 0 {
+		return 0
+	}
+	late := 3 * prompt
+	if h.inCohort() {
+		late += simLinger
+	}
+	if h.nowLocked() < held.got+(simHeartbeat+late).Nanoseconds() {
+		return 2*simHeartbeat - late
+	}
+	return simLease*2/3 - late
 }
 
 // backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. It runs a
