@@ -155,9 +155,9 @@ const (
 )
 
 // Open makes a Backend with a client of its own: redis://[user:password@]host[:port][/db], or rediss:// for TLS,
-// with the query parameters that rueidis.ParseURL knows. It connects at once and checks the password: on failure the
-// error has the server's words, and never the password. If the server speaks TLS and the URL does not, or the other way round,
-// the error says so. Close closes the client.
+// with the query parameters that rueidis.ParseURL knows; another one is an error. It connects at once and checks the
+// password: on failure the error has the server's words, and never the password. If the server speaks TLS and the URL does
+// not, or the other way round, the error says so. Close closes the client.
 func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	option, err := clientOption(url)
 	if err != nil {
@@ -213,16 +213,19 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
 	}
 	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // what follows is part of a password, and the rest no host
-		return rueidis.ClientOption{}, errors.New("the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)")
+		return rueidis.ClientOption{}, errMisplaced
 	}
 	switch u.Scheme {
 	case "redis", "rediss", "valkey", "valkeys", "unix":
 	default:
 		return rueidis.ClientOption{}, errors.New("the URL does not start with redis:// or rediss://")
 	}
+	if err := checkParameters(u.RawQuery); err != nil {
+		return rueidis.ClientOption{}, err
+	}
 	option, err := rueidis.ParseURL(address)
-	if err != nil {
-		return rueidis.ClientOption{}, errors.New("the URL's host, port, database or parameters are not valid (special characters in a password must be percent-encoded)")
+	if err != nil || !validPort(u.Port()) {
+		return rueidis.ClientOption{}, errInvalid
 	}
 	return option, nil
 }
