@@ -12,6 +12,7 @@ import (
 // take it for a command:
 //
 //	held 2 times by owner 18 of session web-4711.k3v9… for 1.8s, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
+//	kept by session web-4711.k3v9… for 1.8s, token 1763920871000003, lease ends in 2.2s
 //	taken until its lease ends though unlocked by owner 18 of session web-4711.k3v9…, token 1763920871000003, lease ends in 8.2s
 //	free, last token 1763920871000003
 func (s State) String() string {
@@ -20,7 +21,7 @@ func (s State) String() string {
 	}
 	var text strings.Builder
 	if s.Locked {
-		fmt.Fprintf(&text, "%s by owner %s of session %s%s", s.use(), shown(s.Owner), shown(s.Session), forHowLong(s.Since))
+		fmt.Fprintf(&text, "%s by %ssession %s%s", s.use(), s.owner(), shown(s.Session), forHowLong(s.Since))
 		if s.Note != "" {
 			fmt.Fprintf(&text, ", note %q", s.Note)
 		}
@@ -83,7 +84,18 @@ func (s State) use() string {
 	if s.Unlocked {
 		return "taken until its lease ends though unlocked"
 	}
+	if s.Kept() {
+		return "kept"
+	}
 	return "held " + times(s.Holds)
+}
+
+// owner names the holder's owner, before its session: "" if the session keeps the lock for all its owners.
+func (s State) owner() string {
+	if s.Kept() {
+		return ""
+	}
+	return "owner " + shown(s.Owner) + " of "
 }
 
 func times(n int) string {

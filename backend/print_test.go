@@ -18,6 +18,8 @@ func TestAStateIsPrintedInOneLine(t *testing.T) {
 		"free, last token 7, 1 session waits": {Token: 7, Waiting: []string{"a"}},
 		"held once by owner 18 of session a, token 7, lease ends in 8.2s": {
 			Locked: true, Session: "a", Owner: "18", Holds: 1, TTL: 8200 * time.Millisecond, Token: 7},
+		"kept by session a, token 7, lease ends in 2s, 1 session waits": {
+			Locked: true, Session: "a", Owner: backend.LingeringOwner, Holds: 1, TTL: 2 * time.Second, Token: 7, Waiting: []string{"b"}},
 		"taken until its lease ends though unlocked by owner 18 of session a, token 7, lease ends in 8.2s": {
 			Locked: true, Unlocked: true, Session: "a", Owner: "18", Holds: 1, TTL: 8200 * time.Millisecond, Token: 7},
 		`held 2 times by owner 18 of session a, note "release 4.2", token 7, without a lease, 3 sessions wait`: {

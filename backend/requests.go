@@ -158,3 +158,8 @@ type State struct {
 	Since    time.Time     // when the holder got it, or its session if the owner is a CohortOwner; zero if that is not known, as of a quorum
 	Err      error         // why this lock could not be read, among many that were; all else is zero then
 }
+
+// Kept reports whether the holder is a [LingeringOwner]: its session keeps the lock for whichever of its owners needs it next,
+// and gives it to another session that asks. Whether one of them has it just now, only that session knows; if it stays kept although
+// others wait, one has.
+func (s State) Kept() bool { return s.Locked && s.Owner == LingeringOwner }
