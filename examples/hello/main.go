@@ -17,7 +17,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer session.Close(ctx)
+	defer session.Close(ctx) // waits until all locks are unlocked, or ctx ends; with WithLogger the log says for whom
 	account := session.NewLock("account:7")
 	err = account.Do(ctx, func(ctx context.Context) error { // one goroutine of one process at a time
 		fmt.Println("holds:", account.HoldCount(ctx))
