@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -21,7 +20,7 @@ type grammar struct {
 	Inspect inspectCommand `cmd:"" help:"Show who holds a lock and who waits for it."`
 	List    listCommand    `cmd:"" help:"Show every lock that is held or waited for."`
 	Watch   watchCommand   `cmd:"" help:"Print a line whenever the state of a lock changes, until interrupted."`
-	Unlock  unlockCommand  `cmd:"" help:"Take a lock from its holder."`
+	Unlock  unlockCommand  `cmd:"" help:"Take a lock from its holder: unlock --force NAME."`
 	Help    helpCommand    `cmd:"" help:"Show the help of a command."`
 
 	Completion completionCommand `cmd:"" help:"Print the script with which a shell completes commands and flags."`
@@ -32,9 +31,11 @@ type grammar struct {
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
+const defaultRedis = "redis://localhost:6379"
+
 // server says where the locks are.
 type server struct {
-	Redis  string `env:"REDIS_URL" default:"redis://localhost:6379" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Other users of this machine can read command lines: give a password in the environment instead."`
+	Redis  string `env:"REDIS_URL" default:"${redis}" placeholder:"URL" help:"Redis, as redis://[user:password@]host[:port][/db], or rediss:// for TLS. Default: that of the variable REDIS_URL, else ${redis}. Other users of this machine can read command lines: give a password in the environment instead."`
 	Prefix string `env:"RELOCK_PREFIX" help:"The prefix of the keys of all locks."`
 }
 
@@ -46,14 +47,14 @@ Examples:
   relock list 'deploy-*'
   relock help run
 
-Exit statuses: 64 usage; 74 the output could not be written; 69 Redis cannot be reached or refuses; and see "relock help run".`
+Exit statuses: 64 usage, or a URL that cannot be read; 74 the output could not be written; 69 Redis cannot be reached or refuses; and see "relock help run".`
 
 // execute runs the command that the arguments name, and returns the exit status.
 func execute(args []string, stdout, stderr io.Writer) int {
 	var g grammar
 	out := &printer{Writer: stdout}
 	parser, err := kong.New(&g, kong.Name("relock"), kong.Description(description), kong.Writers(out, stderr),
-		kong.Vars{"version": version()}, kong.KindMapper(reflect.String, kong.MapperFunc(asGiven)),
+		kong.Vars{"version": version(), "redis": defaultRedis}, kong.KindMapper(reflect.String, kong.MapperFunc(asGiven)),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}))
 	if err != nil {
 		panic("relock: bug: " + err.Error())
@@ -63,7 +64,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintln(stderr, "relock:", ownWords(err))
+		fmt.Fprintln(stderr, "relock:", mistakeOf(err))
 		return exitUsage
 	}
 	return report(out.status(ctx.Run(&g.server, &streams{out, stderr})), stderr)
@@ -103,12 +104,10 @@ func (p *printer) status(err error) error {
 // streams are the outputs of a command.
 type streams struct{ out, err io.Writer }
 
-// Validate is called by the parser. An empty flag or variable counts as not set: it may be that of a script.
+// Validate is called by the parser. An empty flag or variable counts as not set: it may be that of a script. The URL is read
+// when it is used: a wrong REDIS_URL must not keep the help from a user.
 func (s *server) Validate() error {
-	s.Redis = cmp.Or(s.Redis, os.Getenv("REDIS_URL"), "redis://localhost:6379")
-	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
-		return errors.New("--redis or REDIS_URL is no URL: it starts with redis:// or rediss://")
-	}
+	s.Redis = cmp.Or(s.Redis, os.Getenv("REDIS_URL"), defaultRedis)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,6 +20,9 @@ const closeTimeout = 3 * time.Second
 
 // open opens a session, and returns the function that closes it.
 func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant.Session, func(), error) {
+	if _, err := s.option(); err != nil {
+		return nil, nil, err
+	}
 	session, err := relock.Open(ctx, s.Redis,
 		relock.WithBackend(redisbackend.WithPrefix(s.Prefix)), relock.WithSession(opts...))
 	if err != nil {
@@ -31,30 +35,89 @@ func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant
 	}, nil
 }
 
-// openWithin is open with a limit. A limit that is shorter than leastToConnect is raised to it, and one of 0 is the client's.
-func (s *server) openWithin(ctx context.Context, limit time.Duration, opts ...reentrant.Option) (*reentrant.Session, func(), error) {
-	if limit <= 0 {
-		return s.open(ctx, opts...)
+// openWithin is open for a command that waits so long for its lock; nil means for ever, and then only a silent server has a
+// limit. A wait that is shorter than leastToConnect is raised to it.
+func (s *server) openWithin(ctx context.Context, wait *time.Duration, opts ...reentrant.Option) (session *reentrant.Session, done func(), err error) {
+	limit := s.patience()
+	if wait != nil {
+		limit = max(*wait, leastToConnect)
 	}
-	limit = max(limit, leastToConnect)
-	within, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	session, done, err := s.open(within, opts...)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = fmt.Errorf("%w: no reply within %v", reentrant.ErrUnavailable, limit)
-	}
+	err = within(ctx, limit, func(ctx context.Context) (err error) {
+		session, done, err = s.open(ctx, opts...)
+		return err
+	})
 	return session, done, err
 }
 
 // leastToConnect is enough for a connection with TLS to another continent.
 const leastToConnect = time.Second
 
+// patience is how long a command that has no limit of its own gives Redis to let it in, and then for each of its requests:
+// enough for a server that is busy for a moment, with a large script or a snapshot. A URL with longer limits gives more.
+func (s *server) patience() time.Duration {
+	const busy = 3 * time.Second
+	option, err := s.option()
+	if err != nil {
+		return busy // open returns the error
+	}
+	return max(busy, option.Dialer.Timeout, option.ConnWriteTimeout)
+}
+
+// within calls ask with a limit. If that ends it, the error says that Redis did not reply.
+func within(ctx context.Context, limit time.Duration, ask func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := ask(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("%w: no reply within %v", reentrant.ErrUnavailable, limit)
+	}
+	return err
+}
+
+// patiently calls ask up to three times while the outcome is unknown, all within the patience. It does not repeat a refusal,
+// or an attempt that could not reach Redis.
+func (s *server) patiently(ctx context.Context, ask func(ctx context.Context) error) error {
+	return within(ctx, s.patience(), func(ctx context.Context) error {
+		return patiently(func() error { return ask(ctx) })
+	})
+}
+
 // client opens a plain connection, for commands that a session does not have.
-func (s *server) client() (rueidis.Client, error) {
-	option, err := rueidis.ParseURL(s.Redis)
-	if err != nil { // err may contain the password
-		return nil, errors.New("the URL of Redis is not valid")
+func (s *server) client() (client rueidis.Client, err error) {
+	option, err := s.option()
+	if err != nil {
+		return nil, err
 	}
 	option.DisableCache = true
-	return rueidis.NewClient(option)
+	type opening struct {
+		client rueidis.Client
+		err    error
+	}
+	opened := make(chan opening, 1)
+	go func() { // NewClient has no context; what it opens too late ends with the process
+		client, err := rueidis.NewClient(option)
+		opened <- opening{client, err}
+	}()
+	err = within(context.Background(), s.patience(), func(ctx context.Context) error {
+		select {
+		case o := <-opened:
+			client = o.client
+			return o.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return client, err
+}
+
+// option reads the URL of Redis. That one cannot be read is a mistake of the user, with the status for these.
+func (s *server) option() (rueidis.ClientOption, error) {
+	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
+		return rueidis.ClientOption{}, fail(exitUsage, errors.New("--redis or REDIS_URL is no URL: it starts with redis:// or rediss://"))
+	}
+	option, err := redisbackend.ParseURL(s.Redis)
+	if err != nil {
+		err = fail(exitUsage, err)
+	}
+	return option, err
 }

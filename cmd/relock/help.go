@@ -18,7 +18,7 @@ func (c *helpCommand) Run(k *kong.Kong) error {
 		err = ctx.Error
 	}
 	if err != nil {
-		return fail(exitUsage, errors.New(ownWords(err)))
+		return fail(exitUsage, errors.New(mistake(ctx, err)))
 	}
 	return ctx.PrintUsage(false)
 }

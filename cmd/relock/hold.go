@@ -98,11 +98,8 @@ var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sysca
 
 // take opens the session and takes the lock, with a full lease. Both have to be done within wait; nil means no limit.
 func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.Duration) (err error) {
-	began, limit := time.Now(), time.Duration(0)
-	if wait != nil {
-		limit = *wait
-	}
-	h.session, h.close, err = h.server.openWithin(ctx, limit, reentrant.WithLease(h.deadline.lease))
+	began := time.Now()
+	h.session, h.close, err = h.server.openWithin(ctx, wait, reentrant.WithLease(h.deadline.lease))
 	if err != nil {
 		return err
 	}
@@ -122,11 +119,12 @@ func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.D
 // and the rest of wait, which counts from began, is for further tries. After ten losses acquireConfirmed fails.
 func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration, began time.Time) error {
 	for range mostLosses {
-		if err := h.acquire(ctx, wait, began); err != nil {
+		err := h.acquire(ctx, wait, began)
+		if err != nil {
 			return err
 		}
 		h.held = true
-		err := h.confirm(ctx)
+		err = h.confirmWithin(ctx, wait, began)
 		if !errors.Is(err, reentrant.ErrLost) {
 			return err
 		}
@@ -137,6 +135,18 @@ func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration, began 
 }
 
 const mostLosses = 10
+
+// confirmWithin is confirm for a command that waits so long, counted from began: it has not begun anything yet, so it does not
+// wait for a server that falls silent.
+func (h *hold) confirmWithin(ctx context.Context, wait *time.Duration, began time.Time) error {
+	if wait == nil {
+		return h.confirm(ctx)
+	}
+	return within(ctx, max(*wait-time.Since(began), leastToConfirm), h.confirm)
+}
+
+// leastToConfirm is as long as the session itself gives a command.
+const leastToConfirm = 2 * time.Second
 
 // confirm waits until the lock has a full lease, and sets the deadline. A lock that was granted to a waiter has a short
 // lease until the session's next renewal, and the grace may not fit into that. While Redis is silent the session goes on

@@ -73,7 +73,7 @@ func TestASilentRedisEndsTheWaitToo(t *testing.T) {
 	server := redisserver.Start(t)
 	server.Freeze()
 	t.Cleanup(server.Thaw)
-	for _, args := range [][]string{{"run", "--wait", "0.1", "x", "--", "true"}, {"hold", "-s", "--wait", "1", "x"}} {
+	for _, args := range [][]string{{"run", "--wait", "0.1", "x", "--", "true"}, {"run", "-n", "x", "--", "true"}, {"hold", "-s", "--wait", "1", "x"}} {
 		r := start(t, slowly(server.URL()), args...)
 		r.exits(exitRedis)
 		assert.Equal(t, "relock: Redis is not available: no reply within 1s\n", r.stderr.String())
@@ -89,4 +89,15 @@ func TestAWaitThatIsOverIsNotProlongedByASilentRedis(t *testing.T) {
 	assert.Equal(t, notice, h.patience())
 	h.held = true
 	assert.Equal(t, closeTimeout, h.patience(), "others would wait for a lock that is not given back")
+}
+
+// A wait has a limit also if Redis falls silent when relock has the lock, and has begun nothing.
+func TestARedisThatFallsSilentEndsTheWaitToo(t *testing.T) {
+	t.Parallel()
+	h := silentHold(t, &silentLock{looks: 1 << 30})
+	ctx, cancel := context.WithTimeout(h.owner, patience)
+	defer cancel()
+	require.ErrorIs(t, h.acquireConfirmed(ctx, new(time.Duration), time.Now()), reentrant.ErrUnavailable)
+	require.NoError(t, ctx.Err(), "the wait has no limit")
+	assert.True(t, h.held, "the lock is not given back")
 }

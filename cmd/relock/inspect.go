@@ -19,14 +19,15 @@ type asJSON struct {
 
 // Run prints the state once.
 func (c *inspectCommand) Run(s *server, std *streams) error {
-	session, done, err := s.open(context.Background())
+	ctx := context.Background()
+	session, done, err := s.openWithin(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var st status
-	if err := patiently(func() error {
-		st, err = statusOf(context.Background(), session, c.Name)
+	if err := s.patiently(ctx, func(ctx context.Context) (err error) {
+		st, err = statusOf(ctx, session, c.Name)
 		return err
 	}); err != nil {
 		return err

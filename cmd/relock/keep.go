@@ -37,7 +37,7 @@ Examples:
 
 Exit status:
     0  the lock was held to the end
-   64  usage; or a run around this one has the lock
+   64  usage, or a URL that cannot be read; or a run around this one has the lock
    69  Redis cannot be reached, or refuses
    75  the lock was not acquired within --wait (-E has another number for it)
    79  the lock was lost

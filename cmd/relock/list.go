@@ -33,7 +33,7 @@ func (c *listCommand) Help() string {
 // Run finds the locks by their records, looks at each, and prints those that are in use.
 func (c *listCommand) Run(s *server, std *streams) error {
 	ctx := context.Background()
-	session, done, err := s.open(ctx)
+	session, done, err := s.openWithin(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	if err != nil {
 		return err
 	}
-	seen, err := lookAtAll(ctx, session, names, std.err)
+	seen, err := s.lookAtAll(ctx, session, names, std.err)
 	if err != nil {
 		return err
 	}
@@ -55,16 +55,21 @@ func (c *listCommand) Run(s *server, std *streams) error {
 	if len(locks) == 0 {
 		c.sayEmpty(s.Prefix, std.err)
 	}
-	return c.print(locks, std.out)
+	findCycles(locks)
+	if err := c.print(locks, std.out); err != nil {
+		return err
+	}
+	sayCycles(locks, std.err)
+	return nil
 }
 
 // lookAtAll reads the states of locks, many at once, and tries again if Redis does not reply. It leaves out names that cannot
 // be read, and prints them on w: a key may have something that is no lock.
-func lookAtAll(ctx context.Context, session *reentrant.Session, names []string, w io.Writer) (seen []status, err error) {
+func (s *server) lookAtAll(ctx context.Context, session *reentrant.Session, names []string, w io.Writer) (seen []status, err error) {
 	const atOnce = 1000
 	for some := range slices.Chunk(names, atOnce) {
 		var states []reentrant.State
-		err := patiently(func() (err error) {
+		err := s.patiently(ctx, func(ctx context.Context) (err error) {
 			states, err = session.InspectAll(ctx, some...)
 			return err
 		})
@@ -72,16 +77,16 @@ func lookAtAll(ctx context.Context, session *reentrant.Session, names []string, 
 			return nil, err
 		}
 		for i, st := range states {
-			s, err := newStatus(some[i], st), st.Err
+			look, err := newStatus(some[i], st), st.Err
 			if errors.Is(err, reentrant.ErrWrongKind) { // it may be a shared name
-				err = patiently(func() (err error) {
-					s, err = statusOf(ctx, session, some[i])
+				err = s.patiently(ctx, func(ctx context.Context) (err error) {
+					look, err = statusOf(ctx, session, some[i])
 					return err
 				})
 			}
 			switch {
 			case err == nil:
-				seen = append(seen, s)
+				seen = append(seen, look)
 			case st.Err != nil && !errors.Is(err, reentrant.ErrUnavailable):
 				fmt.Fprintf(w, "relock: left out: %s\n", short(words(err)))
 			default:
@@ -150,7 +155,7 @@ func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
 	defer client.Close()
 	var names []string
 	for _, node := range client.Nodes() { // in a Cluster all nodes, replicas too: they have the same keys
-		if names, err = scan(ctx, node, s.Prefix, pattern, names); err != nil {
+		if names, err = s.scan(ctx, node, pattern, names); err != nil {
 			return nil, fmt.Errorf("look for locks: %w", err)
 		}
 	}
@@ -159,16 +164,20 @@ func (s *server) names(ctx context.Context, pattern string) ([]string, error) {
 }
 
 // scan appends the names of the locks on a node.
-func scan(ctx context.Context, node rueidis.Client, prefix, pattern string, names []string) ([]string, error) {
+func (s *server) scan(ctx context.Context, node rueidis.Client, pattern string, names []string) ([]string, error) {
 	const batch = 1000
-	keys := globEscape.Replace(prefix) + sideKeys + "{*}:t:" + pattern
+	keys := globEscape.Replace(s.Prefix) + sideKeys + "{*}:t:" + pattern
 	for cursor := uint64(0); ; {
-		page, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match(keys).Count(batch).Build()).AsScanEntry()
+		var page rueidis.ScanEntry
+		err := within(ctx, s.patience(), func(ctx context.Context) (err error) { // the client itself would ask again for ever
+			page, err = node.Do(ctx, node.B().Scan().Cursor(cursor).Match(keys).Count(batch).Build()).AsScanEntry()
+			return err
+		})
 		if err != nil {
 			return names, err
 		}
 		for _, key := range page.Elements {
-			if name, ok := lockOfRecord(prefix, key); ok {
+			if name, ok := lockOfRecord(s.Prefix, key); ok {
 				names = append(names, name)
 			}
 		}

@@ -44,7 +44,7 @@ Examples:
   relock run --permits 3 encode -- ./encode.sh    at most three at a time in the whole deployment
 
 Exit status: the command's own, or 128 plus the signal that ended it; and
-   64  usage; or a run around this one has the lock, or a part of it
+   64  usage, or a URL that cannot be read; or a run around this one has the lock, or a part of it
    69  Redis cannot be reached, or refuses: a name that is in use as another kind of lock
    75  the lock was not acquired within --wait (-E has another number for it)
    79  the lock was lost, and the command was ended

@@ -229,15 +229,18 @@ func TestAForcedUnlockEndsTheCommand(t *testing.T) {
 
 func TestAnErrorNeverShowsThePassword(t *testing.T) {
 	t.Parallel()
-	for name, url := range map[string]string{
-		"unreachable": "redis://user:hunter2@127.0.0.1:1",
-		"malformed":   "redis://user:hun/ter2@127.0.0.1:1",
-		"scheme":      "http://user:hunter2@127.0.0.1:1",
+	for name, test := range map[string]struct {
+		url    string
+		status int
+	}{
+		"unreachable": {"redis://user:hunter2@127.0.0.1:1", exitRedis},
+		"malformed":   {"redis://user:hun/ter2@127.0.0.1:1", exitUsage},
+		"scheme":      {"http://user:hunter2@127.0.0.1:1", exitUsage},
 	} {
 		for _, args := range [][]string{{"run", "lock", "--", "true"}, {"inspect", "lock"}, {"list"}, {"watch", "lock"}, {"unlock", "lock"}} {
 			t.Run(name+"/"+args[0], func(t *testing.T) {
-				r := start(t, url, args...)
-				r.exits(exitRedis)
+				r := start(t, test.url, args...)
+				r.exits(test.status)
 				assert.NotEmpty(t, r.stderr.String())
 				assert.NotContains(t, r.stderr.String()+r.stdout.String(), "ter2")
 			})
@@ -448,10 +451,8 @@ func TestALockIsKeptForAtLeastSoLong(t *testing.T) {
 	r.exits(exitNotAcquired)
 	assert.Contains(t, r.stderr.String(), "lock lock was not acquired: it is kept by owner ~relock")
 
-	left := newRun(t, url, "run", "-n", "lock", "--", "true") // of what the command left behind
-	left.cmd.Env = append(left.cmd.Env, sessionsVariable+"="+st.Session)
-	left.begin()
-	left.exits(exitNotAcquired)
+	left := []string{sessionsVariable + "=" + st.Session} // of what the command left behind
+	answeredWith(t, left, url, "run", "-n", "lock", "--", "true").exits(exitNotAcquired)
 
 	look := start(t, url, "inspect", "lock")
 	look.exits(0)

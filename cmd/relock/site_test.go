@@ -190,8 +190,17 @@ func newRun(t *testing.T, url string, args ...string) *run {
 // relock says so, with a status of its own, and is started once more.
 func answered(t *testing.T, url string, args ...string) *run {
 	t.Helper()
+	return answeredWith(t, nil, url, args...)
+}
+
+// answeredWith is answered with variables in the environment.
+func answeredWith(t *testing.T, env []string, url string, args ...string) *run {
+	t.Helper()
 	for end := time.Now().Add(patience); ; {
-		r := start(t, url, args...)
+		r := newRun(t, url, args...)
+		r.cmd.Env = append(r.cmd.Env, env...)
+		r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+		r.begin()
 		if !late(r.wait(), r.stderr.String()) || time.Now().After(end) {
 			return r
 		}
@@ -292,16 +301,16 @@ func countLines(text, line string) int {
 
 // session opens a session for the test. It keeps its locks, and its places in queues, however long the machine stands
 // still.
-func session(t *testing.T, url string) *reentrant.Session {
+func session(t *testing.T, url string, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	b, err := redisbackend.Open(t.Context(), url)
 	require.NoError(t, err)
-	return sessionOn(t, b, b.Close)
+	return sessionOn(t, b, b.Close, opts...)
 }
 
-func sessionOn(t *testing.T, b backend.Backend, closeBackend func()) *reentrant.Session {
+func sessionOn(t *testing.T, b backend.Backend, closeBackend func(), opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
-	s, err := reentrant.NewSession(b, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))
+	s, err := reentrant.NewSession(b, append(opts, reentrant.WithLease(50*time.Second), reentrant.WithHeartbeat(15*time.Second))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = s.Close(t.Context()) // the context has ended, so the test's holds are abandoned

@@ -26,14 +26,16 @@ type status struct {
 	Locked  bool   `json:"locked"`
 	// Unlocked says that the holder gave the lock back, and that it stays taken until the lease ends.
 	Unlocked bool     `json:"unlocked,omitempty"`
-	Owner    string   `json:"owner"`   // "" if not locked
-	Session  string   `json:"session"` // "" if not locked
+	Kept     bool     `json:"kept,omitempty"` // by its session, although perhaps none of its owners has it
+	Owner    string   `json:"owner"`          // "" if not locked
+	Session  string   `json:"session"`        // "" if not locked
 	Holds    int      `json:"holds"`
 	TTL      int64    `json:"ttl_ms"`  // rest of the lease; -1 if it has no end, 0 if not locked
 	Token    uint64   `json:"token"`   // of the last holder
 	Waiting  []string `json:"waiting"` // sessions, longest first
 	Note     string   `json:"note,omitempty"`
 	Since    string   `json:"since,omitempty"` // when the holder got it, or the first of several, UTC; "" if that is not known
+	Cycle    []string `json:"cycle,omitempty"` // of list: the locks that wait for each other's holders, this one first
 	*shared           // of a read-write lock or a semaphore
 }
 
@@ -62,7 +64,7 @@ func newStatus(name string, st reentrant.State) status {
 		ttl = -1
 	}
 	return status{
-		Name: name, RawName: raw(name), Locked: st.Locked, Unlocked: st.Unlocked, Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
+		Name: name, RawName: raw(name), Locked: st.Locked, Unlocked: st.Unlocked, Kept: st.Kept(), Owner: st.Owner, Session: st.Session, Holds: st.Holds, TTL: ttl,
 		Token: uint64(st.Token), Waiting: append([]string{}, st.Waiting...), // [] and not null
 		Note: st.Note, Since: stampOf(st.Since),
 	}
@@ -111,6 +113,9 @@ func (s status) by() string {
 	if s.shared != nil {
 		return s.sessions()
 	}
+	if s.Kept {
+		return "session " + shown(s.Session) + forHowLong(s.Since)
+	}
 	return fmt.Sprintf("owner %s of session %s", shown(s.Owner), shown(s.Session)) + forHowLong(s.Since)
 }
 
@@ -133,16 +138,19 @@ func (s status) holderAttributes() (attrs []any) {
 
 // state says how a plain lock is taken.
 func (s status) state() string {
-	if s.Unlocked {
+	if s.Unlocked || s.Kept {
 		return "kept"
 	}
 	return "held"
 }
 
-// why says why a lock is taken that its holder has unlocked.
+// why says why a lock is taken that perhaps nobody needs.
 func (s status) why() string {
-	if s.Unlocked {
+	switch {
+	case s.Unlocked:
 		return " until its lease ends, though unlocked (--at-least)"
+	case s.Kept:
+		return " for the owners of its session, until another session asks (WithLinger); one of them may have it"
 	}
 	return ""
 }
@@ -204,6 +212,8 @@ func (s status) holder() (owner, session string) {
 	switch {
 	case !s.Locked:
 		return "-", "-"
+	case s.Kept:
+		return "kept", shown(s.Session)
 	case s.shared == nil:
 		return shown(s.Owner), shown(s.Session)
 	case len(s.Holders) == 1:

@@ -31,13 +31,13 @@ type unlocked struct {
 // Run reads the state of the lock, and takes it from its holders.
 func (c *unlockCommand) Run(s *server, std *streams) error {
 	ctx := context.Background()
-	session, done, err := s.open(ctx)
+	session, done, err := s.openWithin(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var was unlocked
-	if err := patiently(func() error {
+	if err := s.patiently(ctx, func(ctx context.Context) (err error) {
 		was.status, err = statusOf(ctx, session, c.Name)
 		return err
 	}); err != nil {
@@ -48,7 +48,10 @@ func (c *unlockCommand) Run(s *server, std *streams) error {
 			shown(c.Name), was.line())
 	}
 	if was.Locked {
-		if was.Unlocked, err = was.force(ctx, session); err != nil {
+		if err := within(ctx, s.patience(), func(ctx context.Context) (err error) {
+			was.Unlocked, err = was.force(ctx, session)
+			return err
+		}); err != nil {
 			return err
 		}
 	}

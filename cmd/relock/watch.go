@@ -36,7 +36,7 @@ type sighting struct {
 func (c *watchCommand) Run(s *server, std *streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	session, done, err := s.open(ctx)
+	session, done, err := s.openWithin(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ var parserWords = []struct {
 	say  string
 }{
 	{regexp.MustCompile(`: expected .* but got "EOL" \(<EOL>\)$`), ": the value is missing"},
+	{regexp.MustCompile(`: expected .* but got .*; perhaps try (.*)\?$`), ": the value is missing; one that begins with a hyphen is written $1"},
+	{regexp.MustCompile(`^(unknown flag -\w), did you mean .*`), "$1"}, // all flags of one letter are alike
+	{regexp.MustCompile(`, did you mean (.*)\?$`), " (did you mean $1?)"},
 	{regexp.MustCompile(`expected a valid 64 bit int but got (".*")`), "$1 is no whole number"},
 	{regexp.MustCompile(`bool value must be true, .* but got (".*")`), "$1 is neither true nor false"},
 	{regexp.MustCompile(`^expected "<shell>"$`), "the SHELL is missing: bash, zsh or fish"},
@@ -48,4 +51,4 @@ var loginWithSpaces = regexp.MustCompile(`://.*@`)
 var plain = strings.NewReplacer(
 	reentrant.ErrUnavailable.Error(), "Redis is not available",
 	"no reply within the client's ConnWriteTimeout", "no reply in time",
-	"redisbackend: ", "", "reentrant: ", "", "Open: ", "")
+	"redisbackend: ", "", "reentrant: ", "", "Open: ", "", "ParseURL: ", "")

@@ -101,7 +101,7 @@ func TestMistakesInTheCommandLineAreNamedPlainly(t *testing.T) {
 		"unlock --force=so x":                    `--force: "so" is neither true nor false`,
 		"completion":                             "the SHELL is missing: bash, zsh or fish",
 		"completion ksh":                         `the SHELL is bash, zsh or fish, not "ksh"`,
-		"inspect x redis://me:se#cr@et@host:1/2": "unexpected argument redis://…@host:1/2",
+		"inspect x redis://me:se#cr@et@host:1/2": "unexpected argument redis://…@host:1/2\nusage: relock inspect [OPTION…] NAME (relock help inspect)",
 		"inspect x --redis redis://:12#cret@127.0.0.1":             "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
 		"inspect x --redis redis://:12?cret@127.0.0.1":             "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
 		"inspect x --redis redis://127.0.0.1:1/a?secret@127.0.0.1": "the URL has a # or an @ where neither can be (special characters in a password must be percent-encoded)",
@@ -117,13 +117,13 @@ func TestAPasswordInAStrayURLIsNotPrinted(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	for _, args := range [][]string{
-		{"inspect", "x", "redis://me:se cr@et@host:1/2"}, {"redis://me:se cr@et@host"}, {"help", "redis://me:se cr@et@host"},
-		{"list", "redis://me:se cr@et@host"}, {"run", "-w", "redis://me:se cr@et@host", "x", "true"}, {"completion", "redis://me:se cr@et@host"},
+		{"inspect", "x", "redis://me:se xq@et@host:1/2"}, {"redis://me:se xq@et@host"}, {"help", "redis://me:se xq@et@host"},
+		{"list", "redis://me:se xq@et@host"}, {"run", "-w", "redis://me:se xq@et@host", "x", "true"}, {"completion", "redis://me:se xq@et@host"},
 	} {
 		var stderr bytes.Buffer
 		execute(append(args, "--redis", url), io.Discard, &stderr)
 		assert.Contains(t, stderr.String(), "redis://…@host", args)
-		assert.NotContains(t, stderr.String(), "cr", args)
+		assert.NotContains(t, stderr.String(), "xq", args)
 	}
 }
 

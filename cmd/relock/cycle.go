@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// settled is how long a hold has lasted before it counts as part of a cycle: on a busy server sessions wait for each other
+// all the time, for a moment.
+const settled = 2 * time.Second
+
+// findCycles notes in each of the locks the cycle that it is part of, if there is one: a lock whose session waits for the next,
+// and so on, back to the first. Redis knows which sessions wait, not which of their owners: such a cycle may be a deadlock,
+// or two owners of a session have nothing to do with each other.
+func findCycles(locks []status) {
+	g := newWaits(locks)
+	for i := range locks {
+		for _, j := range g.cycle(i) {
+			locks[i].Cycle = append(locks[i].Cycle, locks[j].Name)
+		}
+	}
+}
+
+// waits says which lock leads to which others: those that one of its holders waits for.
+type waits [][]int
+
+func newWaits(locks []status) waits {
+	waiting := make(map[string][]int) // by session
+	for i, s := range locks {
+		for _, session := range s.Waiting {
+			waiting[session] = append(waiting[session], i)
+		}
+	}
+	g := make(waits, len(locks))
+	for i, s := range locks {
+		for _, session := range s.settledHolders() {
+			g[i] = append(g[i], waiting[session]...)
+		}
+	}
+	return g
+}
+
+// settledHolders returns the sessions without which nobody gets the lock: not those of a semaphore, each of which has only some
+// of the permits.
+func (s status) settledHolders() (sessions []string) {
+	held, known := age(s.Since)
+	switch {
+	case !s.Locked || s.Unlocked || known && held < settled:
+	case s.shared == nil:
+		return []string{s.Session}
+	case s.Kind == kindRWLock:
+		for _, h := range s.Holders {
+			sessions = append(sessions, h.Session)
+		}
+	}
+	return sessions
+}
+
+// cycle returns the shortest way from a lock back to it, which begins with that lock, nil if there is none.
+func (g waits) cycle(start int) []int {
+	before := make(map[int]int)
+	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for _, next := range g[at] {
+			if next == start && at != start {
+				return path(before, start, at)
+			}
+			if _, seen := before[next]; !seen && next != start {
+				before[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+// path returns the way from start to end, by what comes before each.
+func path(before map[int]int, start, end int) (way []int) {
+	for ; end != start; end = before[end] {
+		way = append(way, end)
+	}
+	way = append(way, start)
+	slices.Reverse(way)
+	return way
+}
+
+// sayCycles prints each cycle once.
+func sayCycles(locks []status, w io.Writer) {
+	byName, said := make(map[string]status), make(map[string]bool)
+	for _, s := range locks {
+		byName[s.Name] = s
+	}
+	for _, s := range locks {
+		which := fmt.Sprintf("%q", slices.Sorted(slices.Values(s.Cycle)))
+		if len(s.Cycle) == 0 || said[which] {
+			continue
+		}
+		said[which] = true
+		var parts []string
+		for i, name := range s.Cycle {
+			parts = append(parts, byName[name].leadsTo(byName[s.Cycle[(i+1)%len(s.Cycle)]]))
+		}
+		fmt.Fprintf(w, "relock: perhaps a deadlock: %s\n", strings.Join(parts, "; "))
+	}
+}
+
+// leadsTo says which of a lock's holders waits for the next lock of a cycle.
+func (s status) leadsTo(next status) string {
+	for _, session := range s.settledHolders() {
+		if slices.Contains(next.Waiting, session) {
+			return fmt.Sprintf("session %s holds %s and waits for %s", shown(session), shown(s.Name), shown(next.Name))
+		}
+	}
+	return ""
+}
