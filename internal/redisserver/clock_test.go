@@ -11,6 +11,7 @@ import (
 )
 
 func TestAClockThatCanBeSet(t *testing.T) {
+	t.Parallel()
 	s := StartWithClock(t)
 	clock := s.Clock()
 	// off asserts that the server's clock is ahead by what the Clock says, as precisely as a reply can show it.

@@ -24,6 +24,8 @@ const (
 	clusterTimeout = time.Minute
 	// meetTries is how often the nodes are introduced: a node forgets one that does not reply in time.
 	meetTries = 3
+	// betweenAsks is a small part of the seconds that this takes. Each question makes a connection.
+	betweenAsks = 50 * time.Millisecond
 )
 
 // StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node.
@@ -92,23 +94,51 @@ func (c *Cluster) form() error {
 	if err := c.meet(); err != nil {
 		return err
 	}
-	for i, replicas := range c.Replicas {
-		id, err := c.Masters[i].Command("CLUSTER", "MYID")
-		if err != nil {
-			return err
-		}
-		for _, replica := range replicas {
-			if _, err := replica.Command("CLUSTER", "REPLICATE", id); err != nil {
-				return err
-			}
-		}
+	if err := c.replicate(); err != nil { // meanwhile the masters let their first two seconds pass, in which they accept nothing
+		return err
+	}
+	if err := awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots),
+		fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err != nil {
+		return err
 	}
 	return awaitAll(slices.Concat(c.Replicas...), "INFO replication", "master_link_status:up")
 }
 
-// meet introduces the nodes to each other, and waits until they all know which node has which slots.
-func (c *Cluster) meet() (err error) {
+// replicate gives the masters their replicas.
+func (c *Cluster) replicate() error {
+	for i, replicas := range c.Replicas {
+		master, err := ids(c.Masters[i])
+		if err != nil {
+			return err
+		}
+		for _, replica := range replicas {
+			if _, err := replica.Command("CLUSTER", "REPLICATE", master[0]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ids returns the names of nodes.
+func ids(nodes ...*Server) (all []string, err error) {
+	for _, node := range nodes {
+		id, err := node.Command("CLUSTER", "MYID")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, nil
+}
+
+// meet introduces the nodes to each other, and waits until they all know each other by name.
+func (c *Cluster) meet() error {
 	nodes := c.Nodes()
+	names, err := ids(nodes...)
+	if err != nil {
+		return err
+	}
 	for range meetTries {
 		for i, node := range nodes {
 			for _, other := range nodes[:i] {
@@ -118,8 +148,7 @@ func (c *Cluster) meet() (err error) {
 				}
 			}
 		}
-		if err = awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots),
-			fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err == nil {
+		if err = awaitAll(nodes, "CLUSTER NODES", names...); err == nil {
 			break
 		}
 	}
@@ -128,7 +157,7 @@ func (c *Cluster) meet() (err error) {
 
 // awaitAll waits until every server replies to a command with all of the words. It asks none after one that does not.
 func awaitAll(servers []*Server, command string, words ...string) error {
-	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(betweenAsks) {
 		last := ""
 		waits := slices.ContainsFunc(servers, func(s *Server) bool {
 			var err error

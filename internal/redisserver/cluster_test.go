@@ -11,6 +11,7 @@ import (
 )
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redisserver.StartCluster(t, 3, 1, "--cluster-require-full-coverage", "no")
 	assert.Len(t, c.Masters, 3)
 	assert.Len(t, c.Nodes(), 6)

@@ -37,6 +37,7 @@ func ask(t *testing.T, addr, command string, patience time.Duration) (string, er
 }
 
 func TestServer(t *testing.T) {
+	t.Parallel()
 	s := redisserver.Start(t, "--databases", "3")
 	assert.Equal(t, "redis://"+s.Addr(), s.URL())
 	line, err := ask(t, s.Addr(), "SET key value", enough)
@@ -64,6 +65,7 @@ func TestServer(t *testing.T) {
 }
 
 func TestRestartWaitsForItsPort(t *testing.T) {
+	t.Parallel()
 	s := redisserver.Start(t)
 	s.Stop()
 	other, err := net.Listen("tcp", s.Addr())
