@@ -1,6 +1,7 @@
 package push
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -11,6 +12,11 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/internal/testsize"
 )
+
+func TestMain(m *testing.M) {
+	testsize.Parallel(3) // a Cluster accepts nothing in its first two seconds
+	os.Exit(m.Run())
+}
 
 // A listener records the messages that a shard channel delivers.
 type listener struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -17,6 +18,11 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/internal/single"
 )
+
+func TestMain(m *testing.M) {
+	testsize.Parallel(8)
+	os.Exit(m.Run())
+}
 
 type deafSink struct{ backend.Sink }
 
@@ -143,7 +149,7 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
-	conn, r := boundTo(t, time.Second, nodes...)
+	conn, r := boundTo(t, 200*time.Millisecond, nodes...)
 	ours := func() string {
 		var all strings.Builder
 		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&all, 1))
