@@ -80,11 +80,14 @@ func (m *mixed) Connect(ctx context.Context, session string, to backend.Sink) (b
 // Sessions with scripts and sessions without scripts share a name: each kind reads what the other has written.
 func TestConformanceOfSharedNamesMixed(t *testing.T) {
 	t.Parallel()
-	for first, name := range []string{"ScriptsFirst", "PlainFirst"} {
+	for name, first := range map[string]int{"ScriptsFirst": 0, "PlainFirst": 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mixedConformance(t, first)
 		})
+		if !testsize.Full() {
+			break // one order, by chance
+		}
 	}
 }
 

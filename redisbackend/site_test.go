@@ -29,10 +29,14 @@ type site struct {
 	began  time.Time // the time at which it was opened, for assertFull
 }
 
-// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests.
+// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests. As
+// the suite is, it is run on a real one alone where that is installed, unless RELOCK_TOPOLOGIES=1 asks for both.
 func each(t *testing.T, test func(*testing.T, *site)) {
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { test(t, embedded(t)) })
+	t.Run("embedded", func(t *testing.T) {
+		onlyWithoutAServer(t)
+		test(t, embedded(t))
+	})
 	t.Run("redis", func(t *testing.T) { test(t, realRedis(t)) })
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/internal/redisserver"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 )
 
@@ -213,8 +214,7 @@ func TestRenewNeverTakesALock(t *testing.T) {
 func TestRenewOfManyLocks(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
-		const n = 250
-		renewals := make([]backend.Renewal, n)
+		renewals := make([]backend.Renewal, testsize.Of(250, 110)) // more than one command renews
 		for i := range renewals {
 			s.name = unique("lock")
 			a.remote = a.bind(s.name)
