@@ -50,6 +50,7 @@ func verify(t *testing.T, opts options, r *result) {
 }
 
 func TestEveryItemComesThroughOnce(t *testing.T) {
+	t.Parallel()
 	opts := small()
 	r, err := move(t.Context(), opts, io.Discard, t.Output())
 	require.NoError(t, err)
