@@ -20,6 +20,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/deployment"
 	"github.com/relock-go/relock/examples/internal/screen"
 	"github.com/relock-go/relock/fence"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
 )
@@ -191,6 +192,7 @@ func TestAPatientNewcomerStopsNothing(t *testing.T) {
 
 // A step takes an hour here.
 func TestATurnEndsWithItsHold(t *testing.T) {
+	testsize.FullOnly(t) // a third of a lease of 15 seconds
 	t.Parallel()
 	p := newPair(t, 1, time.Hour)
 	p.agents[0].lease = 15 * time.Second // the turn learns of the loss at the next renewal, within a third of this time
