@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # shellcheck disable=SC2034 # stages use it
-readonly patience=30m # the time limit of one package's tests; all packages take three minutes on an idle machine
+readonly patience=30m # the time limit of one package's tests; all packages take a minute on two idle cores
 
 scratch=$(mktemp -d -t relock-ci.XXXXXX)
 chmod 711 "$scratch" # the database servers run as users of their own
