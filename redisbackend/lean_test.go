@@ -277,6 +277,33 @@ func TestPassAfterAPush(t *testing.T) {
 	})
 }
 
+func TestFreeAfterAPush(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		pushed := func(to *member) func(*backend.ReleaseRequest) {
+			g := to.granted()
+			return remembers(backend.Prior{Epoch: g.Epoch, Owner: "1", Token: g.First, Pushed: true})
+		}
+		a.take(1)
+		b.wait(1)
+		a.release(1)
+		got := pushed(b)
+		a.wait(2)
+		assert.Equal(t, 1, s.scripts(func() { assert.Equal(t, backend.Released, b.release(1, got)) }), "it is given to a waiter")
+		assert.Equal(t, "a:1=1", s.hash())
+		got = pushed(a)
+		assert.Equal(t, 1, s.scripts(func() { assert.Equal(t, backend.Released, a.release(2, got)) }))
+		assert.Empty(t, s.hash())
+
+		b.take(2, func(r *backend.AcquireRequest) { r.Lease = time.Hour }) // so the record is kept for longer
+		a.wait(3)
+		b.release(2)
+		got = pushed(a)
+		assert.Equal(t, backend.Released, a.release(3, got), "the record is another one")
+		assert.Empty(t, s.hash())
+	})
+}
+
 func TestYieldIsRefusedLate(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

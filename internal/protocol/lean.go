@@ -28,7 +28,7 @@ func NextToken(req *backend.AcquireRequest) backend.Token {
 // LeanRelease reports whether a release is one that a comparison of the record can decide.
 func LeanRelease(req *backend.ReleaseRequest) bool {
 	p := &req.Prior
-	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Pushed && !p.Freed && req.Until.IsZero() && req.StaysUntil.IsZero()
+	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Freed && req.Until.IsZero() && req.StaysUntil.IsZero()
 }
 
 // Pass carries out a lean attempt: it takes over from the session's last one, takes the free lock that this left, or yields
@@ -69,10 +69,10 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 }
 
 // Free carries out a lean release: of a lock for which no other session waits. It returns false, and changes nothing, if
-// the lock is not as the session remembers it.
+// the lock is not as the session remembers it, or the session forgets it: that of a grant that no reply has confirmed.
 func (l *Lock) Free(now Instant, session string, req backend.ReleaseRequest) bool {
 	l.expire(now)
-	if !LeanRelease(&req) || !l.leftBy(session, &req.Prior) || len(l.Queue) > 0 {
+	if !LeanRelease(&req) || req.Prior.Pushed || !l.leftBy(session, &req.Prior) || len(l.Queue) > 0 {
 		return false
 	}
 	l.Hold = Hold{}

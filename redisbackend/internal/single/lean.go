@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -35,7 +36,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 		return backend.AcquireReply{}, false, err
 	}
 	if n < 0 {
-		r.Conn.Listen(r)
+		r.waits(req)
 		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(-n) * time.Millisecond}, true, nil
 	}
 	p := call.Prior
@@ -61,6 +62,9 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend
 	if r.Conn.Deployment.cluster { // messages take another way there
 		channels = ""
 	}
+	if keep := r.keep.Load(); req.Prior.Pushed && keep > 0 {
+		req.Prior.Note = strconv.FormatUint(keep, 10) // if no session keeps it for longer
+	}
 	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req, channels)
 	if !ok || !r.Conn.Deployment.lean {
 		return 0, nil
@@ -73,9 +77,9 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend
 	switch {
 	case err != nil:
 		return 0, err
-	case n == freeReleased:
+	case n == freeReleased && !req.Prior.Pushed: // after a wait, the next to take the lock is likely to be another session
 		return backend.Freed, nil
-	case n == freeGiven:
+	case n == freeReleased, n == freeGiven:
 		return backend.Released, nil
 	}
 	r.full.Store(fullReleases)

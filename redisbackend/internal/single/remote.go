@@ -22,7 +22,8 @@ type Remote struct {
 	Keys  wire.Keys
 	Clock *clock.Clock
 
-	full atomic.Int32 // how many releases still skip free; see free
+	full atomic.Int32  // how many releases still skip free; see free
+	keep atomic.Uint64 // for how many seconds the latest attempt that waits has its record kept; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)
@@ -66,7 +67,7 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		return a.granted(&req), nil
 	case acquireWaiting:
 		if req.Queue {
-			r.Conn.Listen(r)
+			r.waits(&req)
 			r.Conn.redisson.Waits(r.Keys.Hold(), r, a.sample.Sent)
 		}
 		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(a.rest[0]) * time.Millisecond, Lingers: a.rest[1] == 1}, nil
@@ -76,6 +77,17 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		return backend.AcquireReply{}, wire.Unavailable(errors.New("it reached Redis too late and was not carried out"))
 	}
 	return backend.AcquireReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
+}
+
+// waits notes that an attempt waits in the queue: its grant will be a message.
+func (r *Remote) waits(req *backend.AcquireRequest) {
+	r.keep.Store(keepFor(req))
+	r.Conn.Listen(r)
+}
+
+// keepFor returns for how many seconds an attempt has its record kept, once a session has waited.
+func keepFor(req *backend.AcquireRequest) uint64 {
+	return wire.KeepFor(max(req.Lease, req.GrantTTL))
 }
 
 // granted is the reply to an attempt that has the lock.
@@ -102,7 +114,7 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	d.Add(uint64(req.Seen))
 	d.Add(wire.RoundUp(req.Patience, time.Millisecond))
 	d.Add(wire.Millis(req.GrantTTL))
-	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
+	keep := keepFor(req)
 	d.Add(keep)
 	d.Add(wire.BriefKeepFor(req))
 	n := d.Strings()

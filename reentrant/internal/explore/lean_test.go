@@ -120,7 +120,7 @@ func (w *world) lean(full call, p backend.Prior) call {
 
 // leanRelease does the same for a release.
 func (w *world) leanRelease(full call, p backend.Prior) call {
-	if w.remembers && p.Epoch != 0 && p.Epoch == uint64(full.epoch) && !p.Pushed && !p.Freed && full.doubt == 0 {
+	if w.remembers && p.Epoch != 0 && p.Epoch == uint64(full.epoch) && !p.Freed && full.doubt == 0 {
 		full.verb, full.memo = verbFree, memoOf(p)
 	}
 	return full
@@ -202,5 +202,5 @@ func (x *step) freed(a call, res result) {
 		c.full = true
 		return
 	}
-	c.Released(true, res.code != given)
+	c.Released(true, res.code != given && !a.memo.pushed)
 }
