@@ -320,6 +320,7 @@ var lockRows = []row{
 	{name: "Token.Scan", bound: boundAtOnce, call: func(*cell) (bool, error) { return done(new(backend.Token).Scan(int64(7))) }},
 	{name: "Token.Value", bound: boundAtOnce, call: func(*cell) (bool, error) { _, err := backend.Token(7).Value(); return done(err) }},
 	{name: "State.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.State{}.String() != "", nil }},
+	{name: "State.Kept", bound: boundAtOnce, call: func(*cell) (bool, error) { return !reentrant.State{}.Kept(), nil }},
 	{name: "SharedState.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.SharedState{}.String() != "", nil }},
 	{name: "EventKind.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.EventLost.String() != "", nil }},
 	{name: "Mode.String", bound: boundAtOnce, call: func(*cell) (bool, error) { return reentrant.ModeRead.String() != "", nil }},
