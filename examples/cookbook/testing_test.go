@@ -21,7 +21,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The tests that docs/testing.md shows.
+// The tests that docs/testing.md names.
 
 func TestTwoProcessesSpendOneAfterTheOther(t *testing.T) {
 	server := redistest.Start(t) // in this process, on a port of its own; closed when the test ends

@@ -99,7 +99,7 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	assertMetrics(t, all, string(text)) // in variables and annotations too
 }
 
-// The names in docs/metrics.md, in its table and its alerts, are those that Prometheus reads.
+// The names in docs/metrics.md and in the alerts are those that Prometheus reads, and the page names each alert.
 func TestTheDocumentedNamesAreThoseInPrometheus(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -109,6 +109,14 @@ func TestTheDocumentedNamesAreThoseInPrometheus(t *testing.T) {
 		assert.True(t, strings.Contains(string(text), "` | `"+name+"` |"), "%s is not in the table", name)
 	}
 	assertMetrics(t, all, string(text))
+	rules, err := os.ReadFile("../../relockotel/alerts.yaml")
+	require.NoError(t, err)
+	assertMetrics(t, all, string(rules))
+	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1)
+	assert.NotEmpty(t, alerts)
+	for _, alert := range alerts {
+		assert.Contains(t, string(text), "`"+alert[1]+"`")
+	}
 }
 
 // assertMetrics asserts that all metrics that a text names exist.
