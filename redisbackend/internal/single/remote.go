@@ -81,13 +81,8 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 
 // waits notes that an attempt waits in the queue: its grant will be a message.
 func (r *Remote) waits(req *backend.AcquireRequest) {
-	r.keep.Store(keepFor(req))
+	r.keep.Store(wire.KeepFor(max(req.Lease, req.GrantTTL)))
 	r.Conn.Listen(r)
-}
-
-// keepFor returns for how many seconds an attempt has its record kept, once a session has waited.
-func keepFor(req *backend.AcquireRequest) uint64 {
-	return wire.KeepFor(max(req.Lease, req.GrantTTL))
 }
 
 // granted is the reply to an attempt that has the lock.
@@ -114,7 +109,7 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	d.Add(uint64(req.Seen))
 	d.Add(wire.RoundUp(req.Patience, time.Millisecond))
 	d.Add(wire.Millis(req.GrantTTL))
-	keep := keepFor(req)
+	keep := wire.KeepFor(max(req.Lease, req.GrantTTL))
 	d.Add(keep)
 	d.Add(wire.BriefKeepFor(req))
 	n := d.Strings()
