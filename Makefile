@@ -13,7 +13,7 @@ BENCHTIME ?= 1s
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## all tests of all modules, in about a minute; nothing but Go is needed
+test: ## all tests of all modules, in little more than a minute; nothing but Go is needed
 	go test work
 
 full: ## the tests that `make test` leaves out: full sizes, every state of the explorer's worlds, the page in a browser

@@ -478,7 +478,9 @@ func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireRep
 	a.step = st.m.Replied(&at, reply)
 	a.settleLocked(ctx, t, at.Now, &a.step)
 	st.mu.Unlock()
-	a.heard = t.Expired()
+	if reply.Status != backend.Granted {
+		a.heard = t.Expired()
+	}
 	if reply.Status == backend.Waiting {
 		a.last, a.tried = nil, 1
 	}
