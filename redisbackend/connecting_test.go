@@ -106,7 +106,7 @@ func TestACallIsNotRefusedForTheContextOfAnother(t *testing.T) {
 		"after a pause": func(*testing.T, *reentrant.Session) {},
 		"in a long silence": func(t *testing.T, s *reentrant.Session) {
 			<-tried(t, s, "c", time.Millisecond)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Hour) // what it left behind is no longer given back
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,4 +127,20 @@ func TestACallIsNotRefusedForTheContextOfAnother(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestInspectAllIsNotRefusedForTheContextOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := behind(t, redistest.InBubble(t))
+		require.NoError(t, s.NewLock("x").Do(t.Context(), func(context.Context) error { return nil }))
+		d.shut(t)
+		short := tried(t, s, "a", 50*time.Millisecond)
+		time.AfterFunc(100*time.Millisecond, func() { close(d.open) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		states, err := s.InspectAll(ctx, "b", "c")
+		require.NoError(t, err)
+		assert.Len(t, states, 2)
+		require.ErrorIs(t, (<-short).err, context.DeadlineExceeded)
+	})
 }
