@@ -39,7 +39,8 @@ Requests == {"await", "signal", "withdraw", "beat"}
 Heard(me, m) ==
     LET mine == m.t = me.ticket
     IN  CASE me.phase = "leaving" /\ mine /\ m.kind = "waiting" -> [me EXCEPT !.phase = "waiting"]
-          [] me.phase \in {"leaving", "waiting"} /\ mine /\ m.kind = "woken" -> [me EXCEPT !.phase = "returning", !.woken = TRUE]
+          [] me.phase \in {"leaving", "waiting"} /\ mine /\ m.kind = "woken" ->
+                [me EXCEPT !.phase = "returning", !.woken = TRUE]
           [] me.phase = "leaving" /\ mine /\ m.kind = "gone" -> [me EXCEPT !.phase = "idle", !.ticket = 0]
           [] me.phase = "signalling" /\ m.kind \in {"done", "gone"} /\ m.e = me.hold /\ m.n = me.op ->
                 [me EXCEPT !.phase = IF m.kind = "done" THEN "holding" ELSE "idle"]
@@ -159,7 +160,8 @@ Said(s, me) ==
       [] me.phase = "signalling" -> {Message("signal", s, me.hold, 0, me.op)}
       [] me.phase = "withdrawing" -> {Message("withdraw", s, 0, me.ticket, 0)}
       [] me.phase = "waiting" /\ Rule("heartbeat") -> {Message("beat", s, 0, me.ticket, 0)}
-      [] me.phase = "returning" /\ me.woken -> {Message("beat", s, 0, me.ticket, IF Rule("acknowledged when back") THEN 0 ELSE 1)}
+      [] me.phase = "returning" /\ me.woken ->
+            {Message("beat", s, 0, me.ticket, IF Rule("acknowledged when back") THEN 0 ELSE 1)}
       [] me.phase \in {"idle", "holding"} /\ me.woken -> {Message("beat", s, 0, me.ticket, 1)}
       [] OTHER -> {}
 
@@ -281,17 +283,20 @@ SafetySpec == Init /\ [][Next]_vars
 
 (* Once the faults have ended: whatever they have left behind, which is more than they can. Waiters are dead, wait, or come back
    with the signal or without, whatever they know of it; the lock is anyone's, or was given and not taken. *)
-Left(p) == [Idle EXCEPT !.phase = IF p = "woken" THEN "returning" ELSE p, !.epoch = 2, !.hold = 1, !.ticket = 2, !.woken = p = "woken"]
+Left(p) == [Idle EXCEPT !.phase = IF p = "woken" THEN "returning" ELSE p, !.epoch = 2, !.hold = 1, !.ticket = 2,
+                        !.woken = p = "woken"]
 Other(p) == [Idle EXCEPT !.phase = p, !.epoch = 1, !.hold = 1]
 Orders(set) == {seq \in UNION {[1..n -> set]: n \in 0..Cardinality(set)}: \A i, j \in DOMAIN seq: seq[i] = seq[j] => i = j}
 
 AfterFaults ==
     /\ net = {}
-    /\ \E phases \in [Waiters -> {"dead", "leaving", "waiting", "withdrawing", "returning", "woken"}], others \in {"dead", "holding"}:
+    /\ \E phases \in [Waiters -> {"dead", "leaving", "waiting", "withdrawing", "returning", "woken"}],
+          others \in {"dead", "holding"}:
           session = [s \in Sessions |-> IF s \in Waiters THEN Left(phases[s]) ELSE Other(others)]
     /\ \E tickets \in Orders(Waiters), signalled \in SUBSET Waiters, queue \in Orders(Waiters), owner \in Sessions:
           /\ \A s \in Waiters: session[s].phase = "returning" => \A i \in DOMAIN tickets: tickets[i] # s
-          /\ \A s \in signalled: ~(session[s].phase = "returning" /\ ~session[s].woken) /\ \A i \in DOMAIN tickets: tickets[i] # s
+          /\ \A s \in signalled: /\ ~(session[s].phase = "returning" /\ ~session[s].woken)
+                                 /\ \A i \in DOMAIN tickets: tickets[i] # s
           /\ \A i \in DOMAIN queue: queue[i] # owner
           /\ server = [Empty EXCEPT !.owner = owner, !.e = IF owner \in Waiters THEN 0 ELSE 1, !.queue = queue,
                 !.tickets = [i \in DOMAIN tickets |-> [s |-> tickets[i], t |-> 2, left |-> Patience]],
@@ -338,8 +343,10 @@ NotSpent ==
 
 \* A waiter that is signalled learns of it and has the lock again, and every wait whose time is up ends.
 Returned ==
-    /\ \A s \in Sessions: session[s].phase = "waiting" /\ Signalled(server, s, session[s].ticket) ~> session[s].phase # "waiting"
-    /\ \A s \in Sessions: session[s].phase \in {"leaving", "withdrawing", "returning"} ~> session[s].phase \in {"waiting", "holding", "idle", "dead"}
+    /\ \A s \in Sessions:
+          session[s].phase = "waiting" /\ Signalled(server, s, session[s].ticket) ~> session[s].phase # "waiting"
+    /\ \A s \in Sessions:
+          session[s].phase \in {"leaving", "withdrawing", "returning"} ~> session[s].phase \in {"waiting", "holding", "idle", "dead"}
 
 \* The signal of a dead waiter does not stay with it while another waits.
 PassedOn ==
