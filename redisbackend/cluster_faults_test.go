@@ -408,6 +408,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 				a.take(uint64(i + 1))
 				renewals = append(renewals, backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
 			}
+			a.inspectAll(renewals) // so that the nodes have the script
 			const down = 1
 			stop(servers.Masters[down])
 			ctx, cancel := context.WithTimeout(t.Context(), limit/4)
@@ -430,9 +431,33 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 			}
 			assert.Positive(t, failed)
 			assert.Less(t, failed, len(renewals))
+			asked := 0
+			healthy := node(t, servers.Masters[0])
+			times := healthy.scripts(func() {
+				for _, seen := range a.inspectAll(renewals) {
+					at, _ := owner(t, servers, seen.Remote.Name())
+					assert.Equal(t, at == down, seen.Err != nil, "%s: %v", seen.Remote.Name(), seen.Err)
+					if at == 0 {
+						asked++
+					}
+				}
+			})
+			assert.Equal(t, asked, times, "a node that replies is asked once for each lock")
 			servers.Masters[down].Thaw()
 		})
 	}
+}
+
+// inspectAll looks at the locks of renewals.
+func (m *member) inspectAll(renewals []backend.Renewal) []backend.Inspection {
+	ctx, cancel := context.WithTimeout(m.Context(), limit/4)
+	defer cancel()
+	all := make([]backend.Inspection, len(renewals))
+	for i, r := range renewals {
+		all[i].Remote = r.Remote
+	}
+	m.conn.(backend.Inspector).InspectAll(ctx, all)
+	return all
 }
 
 // The same for a session: it loses its lock on the node that hangs in time, and keeps its lock on another node.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +82,8 @@ func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection)
 
 // InspectAll sends a command for each lock, all in one pipeline. They fail one by one.
 func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection) {
-	if err := wire.ContextErr(ctx, time.Now()); err != nil {
+	sent := time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
 		for i := range inspections {
 			inspections[i].Err = fmt.Errorf("redisbackend: not sent: %w", err)
 		}
@@ -102,7 +102,7 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 		asked, remotes = append(asked, n), append(remotes, own)
 		calls = append(calls, wire.Call{Script: &c.Deployment.scripts.Inspect, Keys: own.Keys.WithNote(c.Deployment.Prefix)})
 	}
-	results, sent := askAll(ctx, c.Deployment.Client, calls)
+	results := wire.Pipeline(ctx, c.Deployment.Client, calls)
 	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
 	for i, n := range asked {
 		list, err := results[i].ToArray()
@@ -111,19 +111,5 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 			continue
 		}
 		n.State, n.Err = remotes[i].state(list, at)
-	}
-}
-
-// askAll sends commands that change nothing in one pipeline, and sends them again if any of them failed since another call's context
-// ended (see sendApart). It returns when it sent them.
-func askAll(ctx context.Context, client rueidis.Client, calls []wire.Call) (results []rueidis.RedisResult, sent time.Time) {
-	_, limited := ctx.Deadline()
-	for {
-		sent = time.Now()
-		results = wire.Pipeline(ctx, client, calls)
-		again := func(r rueidis.RedisResult) bool { return wire.EndedByAnother(ctx, r.NonRedisError()) }
-		if !limited || !slices.ContainsFunc(results, again) {
-			return results, sent
-		}
 	}
 }

@@ -13,16 +13,21 @@ type Call struct {
 	Keys, Args []string
 }
 
-// Pipeline runs scripts in one pipeline to each node, and sends those that a server did not know once more, in full. It
-// returns the results in the order of the calls.
+// Pipeline runs scripts in one pipeline to each node. It sends those again that failed because another call's context ended
+// (see [EndedByAnother]), and those that a server did not know once more, in full. It returns the results in the order of the
+// calls.
 func Pipeline(ctx context.Context, client rueidis.Client, calls []Call) []rueidis.RedisResult {
 	if len(calls) == 0 {
 		return nil
 	}
 	first, cancel := half(ctx, client.Mode() == rueidis.ClientModeCluster)
 	results := sendCalls(first, client, calls, false)
+	_, limited := first.Deadline()
+	ended := func(r rueidis.RedisResult) bool { return EndedByAnother(first, r.NonRedisError()) }
+	for limited && sendAgain(first, client, calls, results, false, ended) {
+	}
 	cancel()
-	teach(ctx, client, calls, results)
+	sendAgain(ctx, client, calls, results, true, func(r rueidis.RedisResult) bool { return ErrorCode(r.Error()) == "NOSCRIPT" })
 	return results
 }
 
@@ -36,21 +41,22 @@ func half(ctx context.Context, cluster bool) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
-// teach sends the scripts that a server did not know once more, in full.
-func teach(ctx context.Context, client rueidis.Client, calls []Call, results []rueidis.RedisResult) {
-	var unknown []int
+// sendAgain sends the calls with certain results once more, and replaces these. It reports whether there were any.
+func sendAgain(ctx context.Context, client rueidis.Client, calls []Call, results []rueidis.RedisResult, text bool, which func(rueidis.RedisResult) bool) bool {
+	var places []int
 	var again []Call
 	for i, result := range results {
-		if ErrorCode(result.Error()) == "NOSCRIPT" {
-			unknown, again = append(unknown, i), append(again, calls[i])
+		if which(result) {
+			places, again = append(places, i), append(again, calls[i])
 		}
 	}
 	if len(again) == 0 {
-		return
+		return false
 	}
-	for i, result := range sendCalls(ctx, client, again, true) {
-		results[unknown[i]] = result
+	for i, result := range sendCalls(ctx, client, again, text) {
+		results[places[i]] = result
 	}
+	return true
 }
 
 // sendCalls sends one command for each call: the script's hash, or its text.
