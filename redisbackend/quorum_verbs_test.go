@@ -17,8 +17,8 @@ import (
 // A quorum has no queue, so it cannot pass conformance cases that look at one. These tests have the parts that it can
 // pass.
 
-// eachQuorum runs a test on embedded nodes and on real ones, or on one kind, as each does. Three sessions take part: one that holds the lock most of
-// the time, and two that wait for it.
+// eachQuorum runs a test on embedded nodes and on real ones, or on one kind, as each does. Three sessions take part: one
+// that holds the lock most of the time, and two that wait for it.
 func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
 	t.Run("embedded", func(t *testing.T) {
 		onlyWithoutAServer(t)

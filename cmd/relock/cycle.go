@@ -43,8 +43,8 @@ func newWaits(locks []status) waits {
 	return g
 }
 
-// settledHolders returns the sessions without which nobody gets the lock: not those of a semaphore, each of which has only some
-// of the permits.
+// settledHolders returns the sessions for each of which another one that asks for the lock must wait: not those of a semaphore,
+// which have only some of the permits.
 func (s status) settledHolders() (sessions []string) {
 	held, known := age(s.Since)
 	switch {

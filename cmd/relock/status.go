@@ -144,7 +144,7 @@ func (s status) state() string {
 	return "held"
 }
 
-// why says why a lock is taken that perhaps nobody needs.
+// why says why a lock is taken that perhaps no owner has.
 func (s status) why() string {
 	switch {
 	case s.Unlocked:
