@@ -308,9 +308,9 @@ func (p *quietProgram) run() {
 	for _, u := range p.callers {
 		if u.waiting {
 			u.leave()
+			synctest.Wait() // what it leaves may come to the next one
 		}
 	}
-	synctest.Wait()
 	for _, u := range p.callers {
 		for u.reads+u.writes+u.permits > 0 {
 			p.give(u)

@@ -114,5 +114,5 @@ waiting  0
 		`"token":<token>,"waiting":[],"since":"<time>"}`+"\n", look(t, 0, "inspect", "deploy", "--json", "--redis", url))
 	assert.Contains(t, look(t, 0, "list", "--redis", url), "\ndeploy  kept  <session>  <age>  1  <ttl>  <token>  0\n")
 	assert.Contains(t, look(t, exitUsage, "unlock", "deploy", "--redis", url), "lock deploy is kept by session <session> for <age>, 1 hold, token <token>, 0 waiting.")
-	answered(t, url, "run", "-n", "deploy", "--", "true").exits(0) // it asks for the lock, and gets it
+	answered(t, url, "run", "deploy", "--", "true").exits(0) // it asks for the lock, and gets it
 }
