@@ -197,26 +197,28 @@ func TestASharedHoldThatIsLostEndsTheCommand(t *testing.T) {
 
 func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"readers": {"-s", "prices"}, "permits": {"--permits=2", "prices"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := embedded(t)
-			var runs []*run
-			for range 2 {
-				r, _ := inside(t, url, args...) // with a long lease: relock checks the hold long before a renewal is due
-				r.says("ready")
-				runs = append(runs, r)
-			}
-			r := answered(t, url, "unlock", "prices")
-			r.exits(exitUsage)
-			assert.Contains(t, r.stderr.String(), "--force if that is what you want")
-			takeAway(t, url, "prices")
-			for _, r := range runs {
-				r.exits(exitLost)
-				assert.Contains(t, r.stderr.String(), "lock prices was lost ("+takenAway)
-			}
-			answered(t, url, "unlock", "--force", "prices").exits(exitFree)
-		})
+	url := embedded(t)
+	kinds := map[string][]string{"prices": {"-s", "prices"}, "jobs": {"--permits=2", "jobs"}}
+	runs := make(map[string][]*run)
+	for name, args := range kinds {
+		for range 2 {
+			r, _ := inside(t, url, args...) // with a long lease: relock checks the hold long before a renewal is due
+			r.says("ready")
+			runs[name] = append(runs[name], r)
+		}
+	}
+	for name := range kinds {
+		r := answered(t, url, "unlock", name)
+		r.exits(exitUsage)
+		assert.Contains(t, r.stderr.String(), "--force if that is what you want")
+		takeAway(t, url, name)
+	}
+	for name := range kinds {
+		for _, r := range runs[name] {
+			r.exits(exitLost)
+			assert.Contains(t, r.stderr.String(), "lock "+name+" was lost ("+takenAway)
+		}
+		answered(t, url, "unlock", "--force", name).exits(exitFree)
 	}
 }
 
