@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testsize.Parallel(24)
+	testsize.Parallel(32)
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		beat(os.Args[1])
 		os.Exit(0)
 	}
-	testsize.Parallel(24)
+	testsize.Parallel(32)
 	testsize.CollectLess()
 	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	testsize.Parallel(16)
+	testsize.Parallel(32) // all of them at once: they wait
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
