@@ -114,7 +114,7 @@ func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}, timeout <-chan time.Ti
 func (q *Queue[K]) GiveWay(owner K, mode Mode, done <-chan struct{}, timeout <-chan time.Time) Outcome {
 	q.lockBusy("GiveWay")
 	first := q.line.First
-	if first == nil || first.Value().mode&First == 0 || q.shut {
+	if first == nil || first.Value().mode&First == 0 {
 		q.unlock()
 		return Busy
 	}
