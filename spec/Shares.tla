@@ -199,7 +199,7 @@ Keeps(me, m) ==
 Heard(me, m) ==
     CASE m.kind = "wanted" -> [me EXCEPT !.wanted = me.has > 0]
       [] m.kind = "stale" /\ me.phase # "settled" -> Lost(me)
-      [] m.kind = "push" /\ me.phase = "asking" /\ me.keep = 0 -> Gets(me, m)
+      [] m.kind = "push" /\ me.phase = "asking" -> Gets(me, m)
       [] m.kind \in {"ok", "queued"} /\ m.units < me.keep /\ m.kept = me.keep -> Lost(me)
       [] m.kind = "ok" /\ me.phase = "asking" /\ m.units >= me.want -> Gets(me, m)
       [] m.kind = "ok" /\ me.phase = "asking" -> Lost(me) \* its place has lapsed
