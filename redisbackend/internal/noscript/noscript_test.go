@@ -68,6 +68,29 @@ func TestPlainNeverMixesTwoStates(t *testing.T) {
 	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
+// A script that stopped half-way leaves the fields of two holders, of which the record says who has the lock. When the next one gets
+// it, by a transaction too, both go.
+func TestPlainKnowsTheHolderOfTwoFields(t *testing.T) {
+	r, _ := plainOn(t)
+	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
+	require.NoError(t, err)
+	defer release()
+	for range 20 { // the fields come in any order
+		for next, gone := range map[string][]string{"c": {"a:1", "b:1"}, "a": {"b:1"}} {
+			s := snapshot{keys: r.Keys, now: time.Hour}
+			s.lock.Record.Session = "b"
+			require.NoError(t, s.parseHold(map[string]string{"a:1": "1", "b:1": "2"}, 1000))
+			require.Equal(t, protocol.Hold{Session: "b", Owner: "1", Count: 2, Expires: time.Hour + time.Second}, s.lock.Hold)
+			s.lock.Hold.Session = next
+			commands := s.holdChanges(client)
+			require.Len(t, commands, 2)
+			require.Equal(t, []string{"HSET", "lock", next + ":1", "2"}, commands[0].Commands())
+			require.Equal(t, []string{"HDEL", "lock"}, commands[1].Commands()[:2])
+			require.ElementsMatch(t, gone, commands[1].Commands()[2:])
+		}
+	}
+}
+
 // If one command of a transaction fails, Redis still runs the rest: that is neither a success nor certain to have done
 // nothing.
 func TestPlainReportsACommandThatFailsInATransaction(t *testing.T) {

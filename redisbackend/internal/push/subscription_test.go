@@ -84,3 +84,93 @@ func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
 		assert.Equal(t, subscribeTimeout, took)
 	})
 }
+
+// Lines are a client whose connections the test ends, and over which it sends messages. They confirm each subscription at once.
+type lines struct {
+	rueidis.Client
+	made chan *line
+}
+
+func (lines) Nodes() map[string]rueidis.Client { return nil }
+
+func (l lines) Dedicate() (rueidis.DedicatedClient, func()) {
+	one := &line{ended: make(chan error)}
+	l.made <- one
+	return one, func() {}
+}
+
+type line struct {
+	rueidis.DedicatedClient
+	ended chan error
+	hooks rueidis.PubSubHooks
+}
+
+func (*line) B() rueidis.Builder { return rueidis.Builder{} }
+func (*line) Close()             {}
+
+func (l *line) SetPubSubHooks(hooks rueidis.PubSubHooks) <-chan error {
+	l.hooks = hooks
+	return l.ended
+}
+
+func (l *line) Do(_ context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	l.hooks.OnSubscription(rueidis.PubSubSubscription{Kind: "subscribe", Channel: cmd.Commands()[1], Count: 1})
+	return rueidis.RedisResult{}
+}
+
+func (l *line) says(text string) {
+	l.hooks.OnMessage(rueidis.PubSubMessage{Channel: "channel", Message: text})
+}
+
+// The client may still have a message of a connection that was lost, or is being closed, when the listener already has those of
+// the next one, or none any more.
+func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, l := lines{made: make(chan *line, 2)}, &listener{messages: make(chan string, 10), openings: make(chan struct{}, 10)}
+		s, err := Subscribe(t.Context(), client, "channel", l)
+		require.NoError(t, err)
+		first := <-client.made
+		first.says("in time")
+		close(first.ended)
+		second := <-client.made
+		synctest.Wait()
+		require.Len(t, l.openings, 2)
+		first.says("late")
+		second.says("from the second")
+		s.Close()
+		second.says("after the end")
+		close(l.messages)
+		var heard []string
+		for text := range l.messages {
+			heard = append(heard, text)
+		}
+		assert.Equal(t, []string{"in time", "from the second"}, heard)
+	})
+}
+
+// A loud records what is received on channels.
+type loud struct{ heard []string }
+
+func (*loud) Opened(string)             {}
+func (l *loud) Received(channel string) { l.heard = append(l.heard, channel) }
+func (*loud) Closed(string)             {}
+
+// The same holds for the channels of which a session has any number.
+func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, l := lines{made: make(chan *line, 2)}, &loud{}
+		c := NewChannels(client, time.Hour, l)
+		c.Want("channel")
+		first := <-client.made
+		synctest.Wait()
+		close(first.ended)
+		second := <-client.made
+		synctest.Wait()
+		first.says("late")
+		assert.Empty(t, l.heard)
+		second.says("in time")
+		c.Close()
+		second.says("after the end")
+		assert.Equal(t, []string{"channel"}, l.heard)
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -211,6 +212,77 @@ func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	again, err := rep.acquire(t.Context(), req, r.asked.Add(1))
 	require.NoError(t, err)
 	require.Equal(t, backend.Stale, again.Status)
+}
+
+// An attempt that too few nodes have granted is given back, and where it was given back it can never be put back. So it is not sent
+// again: a hold of it would end with the first of the other nodes that forgets it. The next epoch can have all of them.
+func TestQuorumAnAttemptThatWasGivenBackIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	req := attempt(1)
+	v := r.newVote(t.Context(), &req)
+	v.answers <- reply[backend.AcquireReply]{node: 0, value: backend.AcquireReply{Status: backend.Granted, First: 1, Last: 1}}
+	for _, node := range []int{1, 2} {
+		v.answers <- reply[backend.AcquireReply]{node: node, value: backend.AcquireReply{Status: backend.Waiting}}
+	}
+	answer, err := v.count(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, backend.Waiting, answer.Status)
+
+	answer, err = r.Acquire(t.Context(), attempt(1))
+	require.NoError(t, err)
+	require.Equal(t, backend.Stale, answer.Status)
+	for _, rep := range r.replicas {
+		require.True(t, rep.free(t))
+	}
+	r.taken(t, attempt(2))
+}
+
+// A node whose reply does not come may have granted an attempt that fails. It is given back there too: a caller that only tries
+// does not come back, and until the end of the lease no other session could have this node.
+func TestQuorumGivesBackWhereTheReplyDidNotCome(t *testing.T) {
+	t.Parallel()
+	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
+	_, r := boundTo(t, allowed, nodes...)
+	rep, req, err := r.replicas[2], attempt(1), error(nil)
+	nodes[2].Freeze()
+	var v *vote
+	for limit := 10 * time.Millisecond; !backend.OutcomeUnknown(err); limit *= 2 { // the time of the command may be over before it is sent
+		require.Less(t, limit, allowed, "%v", err)
+		v = r.newVote(t.Context(), &req)
+		v.limit = limit
+		close(v.counted) // it was not won
+		go v.at(t.Context(), 2, rep)
+		err = (<-v.answers).err
+		if !backend.OutcomeUnknown(err) {
+			close(v.final)
+		}
+	}
+	nodes[2].Thaw()
+	got, err := rep.remote.Acquire(t.Context(), req) // as the command does if it comes now
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, got.Status)
+	close(v.final)
+	require.NoError(t, rep.enter(t.Context())) // after the job at the node
+	defer rep.leave()
+	require.True(t, rep.free(t))
+}
+
+// A release that was not confirmed is sent again, although a later attempt waits by then. That one goes on waiting.
+func TestQuorumALateReleaseLeavesTheWaitOfALaterAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hints := make(chan backend.Grant, 10)
+		c := &Conn{sink: hintSink{hints: hints}, waiting: make(map[string]*waiter)}
+		c.wait("lock", 2, 0)
+		c.stop("lock", 1)
+		time.Sleep(time.Second)
+		require.Len(t, hints, 1)
+		require.Equal(t, uint64(2), (<-hints).Epoch)
+		c.wait("lock", 2, 0)
+		c.stop("lock", 2)
+		time.Sleep(time.Second)
+		require.Empty(t, hints)
+	})
 }
 
 // The lock may be released while a waiter's new attempt runs: its reply that another session has the lock is out of
