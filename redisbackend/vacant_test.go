@@ -94,6 +94,13 @@ func TestAcquireKeepsTheRecordForLongWhereCopiesMayBeUnderWay(t *testing.T) {
 		s.run("FLUSHALL")
 		a.take(4, func(r *backend.AcquireRequest) { r.Tokens = 3 })
 		assert.Equal(t, "300", kept(), "tokens that are ahead of the clock")
+
+		s.run("FLUSHALL")
+		a.take(5)
+		_, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 5, Ticket: 6, Owner: "o", Holds: 1,
+			Patience: patience, GrantTTL: grantTTL, Until: time.Now().Add(time.Minute)})
+		require.NoError(t, err)
+		assert.Equal(t, "300", kept(), "an attempt that was given up for a condition")
 	})
 }
 

@@ -65,6 +65,7 @@ func (l *Lock) Await(now Instant, session string, req backend.AwaitRequest, doub
 	l.Hold = Hold{}
 	if doubt > 0 {
 		l.Record.entomb(session, req.Epoch, now+doubt, now)
+		l.Record.Keep = max(l.Record.Keep, l.Keep)
 		l.save(now)
 	}
 	l.grantFree(now)
