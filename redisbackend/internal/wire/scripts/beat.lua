@@ -31,8 +31,6 @@ for i = 5, last do
       code = WAITS
     elseif redis.call('ZSCORE', KEYS[6], member) then
       redis.call('ZADD', KEYS[6], till, member)
-    else
-      take(7, member)
     end
   end
   answer[i - 3] = code

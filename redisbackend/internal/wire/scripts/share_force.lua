@@ -21,7 +21,7 @@ for _, e in ipairs(everyone()) do
   if e.units > 0 then
     leave(e)
     change(e, 0, 0)
-    e.first, e.till, e.asked = 0, 0, 0
+    e.first, e.till = 0, 0
     ends(e.memory + SWEEP)
   end
 end

@@ -117,11 +117,9 @@ end
 -- head returns the first entry in the queue, nil if there is none. It skips the places of those that left.
 local function head()
   while s.first <= s.last do
-    local field = '#' .. text(s.first)
-    local session = places[s.first] or redis.call('HGET', key, field)
+    local session = places[s.first] or redis.call('HGET', key, '#' .. text(s.first))
     local e = session and entry(session)
     if e and e.order == s.first then return e end
-    if session then gone[#gone + 1] = field end
     s.first = s.first + 1
   end
 end
