@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The conformance suite cannot see the keys, so this test does: all keys of a condition expire, and are deleted with
-// its last waiter.
+// The conformance suite cannot see the keys, so this test does: all keys of a condition expire, but not while a
+// session beats for a waiter, and are deleted with the last one.
 func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
@@ -28,11 +28,20 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		require.NoError(s, err)
 		require.Equal(s, backend.Waited, status)
 		rest := "5:ready:" + s.name
-		for _, kind := range []string{"c", "h"} {
-			ttl, err := s.do("TTL", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64()
+		lasts := func(kinds ...string) {
+			for _, kind := range kinds {
+				key := "relock:{" + s.name + "}:" + kind + ":" + rest
+				assert.Positive(s, must(s.do("TTL", key).ToInt64()), "%s expires", kind)
+				s.run("EXPIRE", key, "60")
+			}
+			_, err := m.conditions().Beat(s.ctx(), "ready", []uint64{2}, nil)
 			require.NoError(s, err)
-			assert.Positive(s, ttl, "%s expires", kind)
+			for _, kind := range kinds {
+				ttl := must(s.do("TTL", "relock:{"+s.name+"}:"+kind+":"+rest).ToInt64())
+				assert.Greater(s, ttl, int64(200), "%s lasts while its session beats", kind)
+			}
 		}
+		lasts("c", "h")
 		other := s.join("b")
 		other.take(1)
 		_, err = other.conditions().Signal(s.ctx(), backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
@@ -43,6 +52,7 @@ func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 		case <-time.After(silence):
 			s.Fatal("no signal arrived")
 		}
+		lasts("s", "h")
 		other.release(1)
 		assert.Equal(s, "3", must(s.do("HGET", s.name, "a:o\x00 1").ToString()), "the owner's name is unchanged, whatever bytes it has")
 		_, err = m.conditions().Beat(s.ctx(), "ready", nil, []uint64{2})
@@ -69,6 +79,54 @@ func (m *member) signal(epoch, op uint64) {
 	m.Helper()
 	_, err := m.conditions().Signal(m.ctx(), backend.SignalRequest{Condition: "ready", Epoch: epoch, Op: op})
 	require.NoError(m, err)
+}
+
+// status returns that of a waiter's ticket, by its beat.
+func (m *member) status(ticket uint64) backend.TicketStatus {
+	m.Helper()
+	status, err := m.conditions().Beat(m.ctx(), "ready", []uint64{ticket}, nil)
+	require.NoError(m, err)
+	return status[0]
+}
+
+// late makes a waiter one that has not acknowledged its signal in time.
+func (m *member) late(ticket uint64) {
+	m.Helper()
+	m.run("ZADD", "relock:{"+m.name+"}:s:5:ready:"+m.name, "XX", "1", m.id+":"+text(int64(ticket)))
+}
+
+// A signal that is acknowledged too late, but before it was given to another waiter, has woken one already.
+func TestASignalThatIsAcknowledgedLateGoesToNoOther(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b, c := s.join("a"), s.join("b"), s.join("c")
+		a.awaits(1)
+		c.awaits(1)
+		b.take(1)
+		b.signal(1, 1)
+		a.late(2)
+		_, err := a.conditions().Beat(s.ctx(), "ready", nil, []uint64{2})
+		require.NoError(t, err)
+		assert.Equal(t, backend.Waited, c.status(2))
+	})
+}
+
+// The next signal does not wait for a heartbeat to take back one that was not acknowledged.
+func TestASignalThatIsNotAcknowledgedGoesOnWithTheNext(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for _, s := range []*site{s, s.withoutScripts()} {
+			a, b, c, d := s.join("a"), s.join("b"), s.join("c"), s.join("d")
+			for _, m := range []*member{a, c, d} {
+				m.awaits(1)
+			}
+			b.take(1)
+			b.signal(1, 1)
+			a.late(2)
+			b.signal(1, 2)
+			assert.Equal(t, backend.Signalled, d.status(2))
+			assert.Equal(t, backend.Signalled, c.status(2))
+			s.run("FLUSHALL")
+		}
+	})
 }
 
 // When a process is killed, the kernel closes its connections, and Redis notices at once: no other waiter has to wait

@@ -80,3 +80,35 @@ func (s *site) parseRecord(state string) (r lua.Record, text string) {
 	}
 	return r, text
 }
+
+// A lock that stays taken is shown with its token and its note until it is free, so the record is kept for as long. Its session is
+// told no more of those that wait.
+func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for session, s := range map[string]*site{"a": s, "b": s.withoutScripts()} {
+			m := s.join(session)
+			m.take(1)
+			_, err := m.remote.(backend.Watcher).Watch(s.ctx(), 1)
+			require.NoError(t, err)
+			require.Equal(t, "w", s.record()[5], session)
+			require.Equal(t, backend.Released, m.release(1, func(r *backend.ReleaseRequest) { r.StaysUntil = time.Now().Add(2 * time.Hour) }))
+			assert.Equal(t, "h", s.record()[5], session)
+			assert.Greater(t, must(s.do("TTL", s.side("t")).ToInt64()), int64(90*60), session)
+			s.run("FLUSHALL")
+		}
+	})
+}
+
+// A grant may stop when the hold is the waiter's, and neither the record nor the queue says so. When that session's next attempt
+// takes the hold over, the place goes: it would be served once more, for an attempt that is over.
+func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		a, b := s.join("a"), s.join("b")
+		a.take(1)
+		b.wait(1)
+		s.run("HSET", s.name, "b:1", "1")
+		s.run("HDEL", s.name, "a:1")
+		b.take(2)
+		assert.Empty(t, s.queued())
+	})
+}

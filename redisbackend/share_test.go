@@ -89,6 +89,57 @@ func TestShareForgetsSessions(t *testing.T) {
 	assert.Zero(t, note, "its note goes with it")
 }
 
+// The record of a shared name is kept until nothing that it has is needed any more: a place and the grant that may follow it, the
+// memory of every session, and tokens that are ahead of the clock, which start from the clock when the name is forgotten.
+func TestTheRecordOfASharedNameIsKeptWhileItIsNeeded(t *testing.T) {
+	server := redisserver.Start(t)
+	client := connect(t, server.Addr())
+	const long = 10 * time.Hour
+	for mode, options := range map[string][]redisbackend.Option{"scripts": nil, "transactions": {redisbackend.WithoutScripts()}} {
+		b, err := redisbackend.New(client, options...)
+		require.NoError(t, err)
+		called := func(what string) (*site, *member, *member) {
+			s := &site{T: t, name: what + "-" + mode, client: client, b: b}
+			return s, s.join("a-" + s.name), s.join("b-" + s.name)
+		}
+		kept := func(s *site) time.Duration {
+			return time.Duration(must(s.do("PTTL", s.side("t")).ToInt64())) * time.Millisecond
+		}
+
+		s, a, w := called("place")
+		_, err = a.share(sharing(1, 0, backend.AllUnits))
+		require.NoError(t, err)
+		place := sharing(1, 0, 1)
+		place.Patience, place.GrantTTL = long, long
+		_, err = w.share(place)
+		require.NoError(t, err)
+		assert.Greater(t, kept(s), 19*time.Hour, s.name)
+
+		s, a, _ = called("tokens")
+		write := sharing(1, 0, backend.AllUnits)
+		write.Seen = backend.Token(time.Now().Add(long).UnixMicro())
+		_, err = a.share(write)
+		require.NoError(t, err)
+		assert.Greater(t, kept(s), 9*time.Hour, s.name)
+
+		s, a, w = called("memory")
+		remembered := sharing(1, 0, 0)
+		remembered.Memory = time.Now().Add(long)
+		_, err = a.share(remembered)
+		require.NoError(t, err)
+		lasting := sharing(1, 0, 1)
+		lasting.Lease = 2 * long
+		got, err := w.share(lasting)
+		require.NoError(t, err)
+		require.Equal(t, 1, got.Units)
+		back := sharing(2, 0, 0)
+		back.Under = got.First
+		_, err = w.share(back)
+		require.NoError(t, err)
+		assert.InDelta(t, long, kept(s), float64(time.Hour), s.name)
+	}
+}
+
 // On a Redis without free memory units are still renewed and given back.
 func TestShareOnAFullServer(t *testing.T) {
 	server := redisserver.Start(t)
@@ -128,11 +179,20 @@ func TestShareOfAKeyThatIsNoLock(t *testing.T) {
 		s.b = b
 		s.run("DEL", "lock")
 		s.run("SET", "lock", "mine")
-		_, err = s.join("a" + strconv.Itoa(len(opts))).share(sharing(1, 0, 1))
+		a := s.join("a" + strconv.Itoa(len(opts)))
+		_, err = a.share(sharing(1, 0, 1))
 		require.ErrorIs(t, err, backend.ErrWrongKind)
 		keys, err := s.do("KEYS", "*").AsStrSlice()
 		require.NoError(t, err)
 		assert.Equal(t, []string{"lock"}, keys)
+
+		s.run("DEL", "lock")
+		_, err = a.share(sharing(2, 0, 1))
+		require.NoError(t, err)
+		s.run("HSET", s.side("t"), a.id, "mine")
+		_, err = a.share(sharing(3, 0, 1))
+		require.ErrorIs(t, err, backend.ErrWrongKind, "its own entry cannot be read")
+		s.run("DEL", s.side("t"))
 	}
 }
 

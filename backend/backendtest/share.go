@@ -263,6 +263,17 @@ func relieved(t *test) {
 	for _, a := range s {
 		a.relieved()
 	}
+
+	c := t.readers(1)[0]
+	c.placed(c.write(1))
+	for _, a := range s {
+		a.wanted(0, c.again)
+	}
+	c.under += 2
+	require.Equal(t, backend.ShareLost, c.read(1).Status, "it has lost its units, and with them its place")
+	for _, a := range s {
+		a.relieved()
+	}
 }
 
 // A writer leaves, and its session's place is for readers from now on: they get in, and others may come in to the holders.

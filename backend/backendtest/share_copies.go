@@ -237,13 +237,16 @@ func sharedTail(t *test) {
 func sharedNoTail(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
-	for _, wrong := range []backend.Token{0, 1, 7} {
+	for i, wrong := range []func(r *backend.ShareRequest, first, last backend.Token){
+		func(*backend.ShareRequest, backend.Token, backend.Token) {},
+		func(r *backend.ShareRequest, _, last backend.Token) { r.Tail = last + 7 },
+		func(r *backend.ShareRequest, _, last backend.Token) { r.Tail = last + 8 },
+		func(r *backend.ShareRequest, first, _ backend.Token) { r.Tail = first + 1 },
+		func(r *backend.ShareRequest, first, _ backend.Token) { r.Tail, r.Under = first+2, first+2 },
+	} {
 		reply := a.write(0, block(4))
-		if wrong != 0 {
-			wrong += reply.Last
-		}
-		a.keep(0, tail(wrong))
-		require.Equal(t, reply.Last, b.read(0).First)
+		a.keep(0, func(r *backend.ShareRequest) { wrong(r, reply.First, reply.Last) })
+		require.Equal(t, reply.Last, b.read(0).First, "report %d", i)
 		b.keep(0)
 	}
 }

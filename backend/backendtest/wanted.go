@@ -129,6 +129,7 @@ func watchReports(t *test) {
 	a.take(5)
 	a.watched(5)
 	a.watched(5)
+	a.take(5) // a copy of the attempt
 	a.askedFor(5, func() { b.wait(1) })
 	a.has(5)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend/internal/single"
+	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -456,7 +457,9 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	rep.restored(t, h, soon())
 	require.True(t, rep.free(t), "the hold was released at this node")
 	rep.releasedHere = 2
-	got, err = other.replicas[0].remote.Acquire(t.Context(), attempt(1))
+	req = attempt(1)
+	req.Tokens = 4
+	got, err = other.replicas[0].remote.Acquire(t.Context(), req)
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
 	rep.restored(t, h, soon())
@@ -472,12 +475,68 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	state, err = rep.remote.Inspect(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, got.Last, state.Token, "the record's last token never falls")
+	require.Equal(t, got.Last, state.First, "and a release of this hold does not take back b's tokens")
 	_, err = rep.remote.Acquire(t.Context(), attempt(4))
 	require.NoError(t, err)
 	_, err = rep.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 4})
 	require.NoError(t, err)
 	rep.restored(t, h, soon())
 	require.True(t, rep.free(t), "a later attempt was here")
+}
+
+// A node knows one of the sessions that wait: the first that says so, until that has the lock here or gives it back. When the lock
+// is given back it gets a message, unless another session has the lock by then.
+func TestQuorumANodeKnowsOneSessionThatWaits(t *testing.T) {
+	t.Parallel()
+	conn, a := bound(t)
+	_, b := joined(t, conn.quorum, "b", deafSink{})
+	_, c := joined(t, conn.quorum, "c", deafSink{})
+	said := func(r *remote, s *wire.Script, args ...string) bool {
+		rep := r.replicas[0]
+		answer, err := rep.remote.Run(t.Context(), s, []string{rep.wanted, rep.remote.Keys.Hold(), rep.remote.Keys[1]},
+			append([]string{rep.remote.Conn.Session}, args...), 0)
+		require.NoError(t, err)
+		return answer.Code == 1
+	}
+	scripts := wire.LoadQuorumScripts()
+	waits := func(r *remote) bool { return said(r, &scripts.Want, "3600000", "channel:") }
+	calls := func(r *remote) bool { return said(r, &scripts.Call, "channel:") }
+	takes := func(r *remote, epoch uint64) {
+		got, err := r.replicas[0].remote.Acquire(t.Context(), attempt(epoch))
+		require.NoError(t, err)
+		require.Equal(t, backend.Granted, got.Status)
+	}
+	frees := func(r *remote, epoch uint64) {
+		result, err := r.replicas[0].remote.Release(t.Context(), backend.ReleaseRequest{Epoch: epoch})
+		require.NoError(t, err)
+		require.Equal(t, backend.Released, result)
+	}
+
+	require.False(t, calls(a), "no session waits")
+	require.True(t, waits(b))
+	require.True(t, waits(b))
+	require.False(t, waits(c), "b was first")
+	takes(c, 1)
+	require.False(t, calls(a), "c has the lock")
+	frees(c, 1)
+	require.True(t, calls(a))
+	takes(b, 1)
+	require.True(t, waits(c), "b has the lock here")
+	frees(b, 1)
+	require.False(t, calls(c), "c itself has given it back")
+	require.True(t, waits(b), "so c is not known any more")
+}
+
+// Of two copies of an attempt that have settled on different tokens, the lower may come to a node last.
+func TestQuorumALateTokenIsNotWritten(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	reply, _ := r.taken(t, attempt(1))
+	rep := r.replicas[0]
+	require.NoError(t, rep.write(t.Context(), 1, reply.First-1, reply.Last-1))
+	state, err := rep.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, reply.Last, state.Token)
 }
 
 // Other sessions that poll often have the lock for a moment at a node that has lost the hold. The hold is put back
