@@ -64,3 +64,142 @@ func (r *Record) append(text []byte, tokens bool) []byte {
 	}
 	return append(text, "h "...)
 }
+
+// The lean scripts take records as texts, which are what the session remembers.
+
+// maxTexts is how many texts the largest of the lean scripts takes.
+const maxTexts = 9
+
+// textRoom is how many bytes the texts of a call with a short owner have.
+const textRoom = 384
+
+// A TextWriter writes the texts of one call, as ArgWriter does with numbers.
+type TextWriter struct {
+	buf  []byte // begins in a room of the caller's stack
+	ends [maxTexts + 1]int
+	n    int
+}
+
+// end ends one text.
+func (w *TextWriter) end() {
+	w.n++
+	w.ends[w.n] = len(w.buf)
+}
+
+func (w *TextWriter) number(n uint64) {
+	w.buf = strconv.AppendUint(w.buf, n, 10)
+	w.end()
+}
+
+// field adds the field of a hold.
+func (w *TextWriter) field(session, owner string) {
+	w.buf = append(append(append(w.buf, session...), ':'), owner...)
+	w.end()
+}
+
+// record adds the record that a session remembers: of one token, and with the end that is in the Prior's note. It has no
+// tokens if the script is to add them.
+func (w *TextWriter) record(session string, p *backend.Prior, tokens bool) {
+	r := Record{First: p.Token, Last: p.Token, Session: session, Epoch: p.Epoch, Op: p.Op, Pushed: p.Pushed}
+	w.buf = append(r.append(w.buf, tokens), p.Note...)
+	w.end()
+}
+
+// strings returns the texts in the order in which they were added.
+func (w *TextWriter) strings() (texts [maxTexts]string) {
+	text := string(w.buf)
+	for i := range w.n {
+		texts[i] = text[w.ends[i]:w.ends[i+1]]
+	}
+	return texts
+}
+
+// A LeanAcquire is a call of pass.lua, take.lua or yield.lua.
+type LeanAcquire struct {
+	Take  bool
+	Yield []string      // the arguments of yield.lua after those of pass.lua; nil for the other scripts
+	Prior backend.Prior // what the session remembers if the script succeeds; its token is the least possible
+	args  [maxTexts]string
+	n     int
+}
+
+// Args returns the arguments of the script.
+func (a *LeanAcquire) Args() []string { return a.args[:a.n] }
+
+// NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs
+// acquire.lua.
+func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (c LeanAcquire, ok bool) {
+	if !protocol.Lean(req) {
+		return c, false
+	}
+	token, old := protocol.NextToken(req), req.Prior
+	if old.Note == "" {
+		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // if no session keeps it for longer
+	}
+	needs := BriefKeepFor(req)
+	if req.Yield {
+		needs = KeepFor(max(req.Lease, req.GrantTTL))
+	}
+	keep, _, _ := strings.Cut(old.Note, " ")
+	kept, err := strconv.ParseUint(keep, 10, 64)
+	note := old.Note
+	if err == nil && kept < needs && protocol.SetsLease(req) { // the script sets the expiry of the record
+		kept, note = needs, strconv.FormatUint(needs, 10)+note[len(keep):]
+	}
+	// Until it is refused the token is not far ahead of the clock, so the record need not be kept for longer.
+	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
+		return c, false
+	}
+	c = LeanAcquire{Take: old.Freed,
+		Prior: backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: token, Note: note}}
+	var room [textRoom]byte
+	w := TextWriter{buf: room[:0]}
+	w.record(session, &old, true)
+	w.number(uint64(token))
+	w.record(session, &c.Prior, !protocol.SetsLease(req)) // its token may be the clock's
+	if !c.Take {
+		w.field(session, old.Owner)
+	}
+	w.field(session, req.Owner)
+	w.number(uint64(req.Holds))
+	if protocol.SetsLease(req) {
+		w.number(Millis(req.Lease))
+		w.number(uint64(notAfter))
+		w.number(kept)
+	}
+	c.args, c.n = w.strings(), w.n
+	if req.Yield {
+		c.Yield = yieldArgs(session, req, note, kept)
+	}
+	return c, true
+}
+
+// yieldArgs returns the last arguments of yield.lua, except the channel. The record ends with note, and is kept for
+// kept seconds.
+func yieldArgs(session string, req *backend.AcquireRequest, note string, kept uint64) []string {
+	var d ArgWriter
+	d.Add(req.Epoch)
+	d.Add(RoundUp(req.Patience, time.Millisecond) * 1000)
+	d.Add(Millis(req.GrantTTL))
+	d.Add(uint64(req.Holds))
+	d.Add(uint64(req.Seen))
+	d.Add(KeepFor(max(req.Lease, req.GrantTTL)))
+	d.Add(kept * 1000 / 2)
+	n := d.Strings()
+	place := " " + n[2] + " " + n[3] + " 1 " + n[4] + " " + n[5] + " " + req.Owner
+	return []string{session, n[0] + " ", n[1], place, note, n[6]}
+}
+
+// LeanReleaseArgs returns the arguments of free.lua for a release; false if it needs release.lua. With "" for channels the
+// script gives the lock to no waiter.
+func LeanReleaseArgs(session string, req *backend.ReleaseRequest, channels string) (args [3]string, ok bool) {
+	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
+		return args, false
+	}
+	var room [textRoom]byte
+	w := TextWriter{buf: room[:0]}
+	w.record(session, &req.Prior, true)
+	w.field(session, req.Prior.Owner)
+	texts := w.strings()
+	return [3]string{texts[0], texts[1], channels}, true
+}
