@@ -40,7 +40,7 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 //
 // Lock order: deadlock.Detector.mu, then those of exclusive.Room. Shared holds have mutexes of their own (share.Room), taken
 // under condition.Monitor.mu or none of these. The mutexes of lost holds, loss notifiers, workers, condition.Room and its heartbeat,
-// outages, long waits, unreadable names and deadline.Shared are leaves. Nothing slow is done under any of them.
+// outages, long waits and unreadable names are leaves. Nothing slow is done under any of them.
 type session struct {
 	core *core.Session // what the other parts of the session use too
 

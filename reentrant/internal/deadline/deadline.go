@@ -3,7 +3,6 @@ package deadline
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,7 +12,6 @@ import (
 // bounding a command needs no timer of its own.
 type Shared struct {
 	current atomic.Pointer[sharedContext]
-	mu      sync.Mutex // a leaf; held while current changes
 }
 
 // A commandContext bounds one command by a deadline without a timer of its own. A client reads the deadline and sets it
@@ -58,33 +56,25 @@ type sharedContext struct {
 	cancel context.CancelFunc
 }
 
-// reaches reports whether the context lasts until deadline.
-func (c *sharedContext) reaches(deadline time.Time) bool {
-	return c != nil && !c.end.Before(deadline)
-}
-
 // after returns a shared context that ends no earlier than deadline: the current one or, if that ends too early, a new
 // one that ends as long after deadline as deadline is from now.
 func (s *Shared) after(now, deadline time.Time) context.Context {
-	if c := s.current.Load(); c.reaches(deadline) {
-		return c
+	for {
+		current := s.current.Load()
+		if current != nil && !current.end.Before(deadline) {
+			return current
+		}
+		next := &sharedContext{end: deadline.Add(deadline.Sub(now))}
+		next.Context, next.cancel = context.WithDeadline(context.Background(), next.end)
+		if s.current.CompareAndSwap(current, next) { // current ends by itself, and ends the commands that still use it
+			return next
+		}
+		next.cancel()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.current.Load()
-	if !c.reaches(deadline) {
-		// The previous one ends by itself, and ends the commands that still use it.
-		c = &sharedContext{end: deadline.Add(deadline.Sub(now))}
-		c.Context, c.cancel = context.WithDeadline(context.Background(), c.end)
-		s.current.Store(c)
-	}
-	return c
 }
 
 // Close ends the current shared context.
 func (s *Shared) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if c := s.current.Swap(nil); c != nil {
 		c.cancel()
 	}
