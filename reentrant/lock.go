@@ -99,7 +99,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 	if l.session.core.Config.Cohort && l.handle.ReenterFast(ctx) {
 		return nil
 	}
-	_, err := l.acquire(ctx, &exclusive.Try{Op: "lock", Waits: true, Barges: l.handle.Unfair})
+	_, err := l.acquire(ctx, &exclusive.Try{Op: "lock", Head: exclusive.Head{Waits: true, Barges: l.handle.Unfair}})
 	return err
 }
 
@@ -111,7 +111,7 @@ func (l *Lock) Lock(ctx context.Context) error {
 // Errors are those of Lock. If the backend cannot be reached, TryLock returns an error after its one attempt, also for
 // re-entry; false with a nil error means that another owner has the lock or waits for it.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
-	return l.acquire(ctx, &exclusive.Try{Op: "try lock", Barges: true})
+	return l.acquire(ctx, &exclusive.Try{Op: "try lock", Head: exclusive.Head{Barges: true}})
 }
 
 // TryLockFor takes the lock if its turn comes within wait. It waits in the queue as Lock does, and asks at least once:
@@ -120,7 +120,7 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 // error if that could not be reached. A caller that waits for the server when the time is up asks it once more, and gives it an
 // eighth of a command's time limit for its reply, since the message with the grant may be lost. Other errors are those of Lock.
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
-	t := exclusive.Try{Op: "try lock", Waits: wait > 0, Barges: l.handle.Unfair}
+	t := exclusive.Try{Op: "try lock", Head: exclusive.Head{Waits: wait > 0, Barges: l.handle.Unfair}}
 	if t.Waits {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()

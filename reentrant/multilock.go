@@ -77,7 +77,7 @@ func (m *MultiLock) TryLockFor(ctx context.Context, wait time.Duration) (bool, e
 	end := time.Now().Add(wait)
 	var free *sweep
 	if wait > 0 {
-		free = newSweep(ctx, exclusive.Try{Op: "try lock", Deadline: end})
+		free = newSweep(ctx, exclusive.Try{Op: "try lock", Head: exclusive.Head{Deadline: end}})
 	}
 	return m.take(ctx, "try lock", free, func(l *Lock) (bool, error) { return l.TryLockFor(ctx, time.Until(end)) })
 }

@@ -21,7 +21,7 @@ var ErrNotAcquired = errors.New("no lock was free")
 // TryAny returns ErrNotAcquired if none is free; if the state of some is unknown, their errors and not ErrNotAcquired:
 // they may be free. An ended ctx and a nil lock are errors at once.
 func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
-	return onceEach(ctx, locks, exclusive.Try{Barges: true})
+	return onceEach(ctx, locks, exclusive.Try{Head: exclusive.Head{Barges: true}})
 }
 
 // TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each once in the order
@@ -36,7 +36,7 @@ func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
 func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, error) {
 	deadline := time.Now().Add(wait)
 	if wait <= 0 {
-		return onceEach(ctx, locks, exclusive.Try{Deadline: deadline})
+		return onceEach(ctx, locks, exclusive.Try{Head: exclusive.Head{Deadline: deadline}})
 	}
 	got, left, err := firstInOrder(ctx, locks, exclusive.Try{}, deadline)
 	if got != nil || left == nil {
@@ -157,7 +157,7 @@ type oneOfMany struct {
 func (l *Lock) waitFresh(ctx context.Context, deadline time.Time) (bool, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
-	return l.acquireFresh(ctx, exclusive.Try{Waits: true, Timeout: timer.C, Deadline: deadline})
+	return l.acquireFresh(ctx, exclusive.Try{Timeout: timer.C, Head: exclusive.Head{Waits: true, Deadline: deadline}})
 }
 
 // distinct returns the locks in the order given, each once.

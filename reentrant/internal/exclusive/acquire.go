@@ -16,28 +16,20 @@ import (
 // goroutine that has waited long is no longer in the processor's caches, and each copy would touch three cache lines of
 // it.
 type Try struct {
-	Op       string
-	Waits    bool
-	Barges   bool      // takes a free lock even if others wait for it
-	Deadline time.Time // zero: none
-	Timeout  <-chan time.Time
-	Fixed    time.Duration // the lease of the hold, if it is a fixed one
-	AtLeast  time.Duration // as in Handle
-	Fresh    bool          // fails if the owner has the lock already
-	Begun    time.Time     // zero if the session reports no events
-	note     string        // for a new hold
-	common   bool          // the hold can be the session's, and the session's hold this owner's
+	Head    // the owner, and how it wants the lock
+	Op      string
+	Timeout <-chan time.Time
+	Fresh   bool      // fails if the owner has the lock already
+	Begun   time.Time // zero if the session reports no events
+	note    string    // for a new hold
 
-	waitBegun    time.Time // when it began to wait in the local queue, if that is watched
-	reportedWait bool      // the long wait has been reported
-
-	// An owner that comes back from a condition: the holds it had, and its ticket if Redis has already queued the
-	// session for it.
-	holds    int
-	ticket   uint64
-	ahead    time.Duration      // how far the wall clock was ahead when it got the ticket
-	notifier *core.LossNotifier // of the hold it had
+	waitBegun    time.Time          // when it began to wait in the local queue, if that is watched
+	reportedWait bool               // the long wait has been reported
+	notifier     *core.LossNotifier // of the hold that the owner had before it waited for a condition
 }
+
+// A Head is what the machine needs to know of a call.
+type Head = machine.Head[core.Owner]
 
 // Expired reports whether the time of a timed try is up.
 func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
@@ -45,7 +37,7 @@ func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before
 // outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
 // and replicas that lag are no reason to lose it.
 func (t *Try) outlasts(err error) bool {
-	return t.holds > 0 && errors.Is(err, backend.ErrNotReplicated)
+	return t.Holds > 0 && errors.Is(err, backend.ErrNotReplicated)
 }
 
 // within returns d, or the time left of a timed try if that is less, but not less than least.
@@ -59,23 +51,24 @@ func (t *Try) within(d, least time.Duration) time.Duration {
 // TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
 func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+	t.Owner, t.Portable = owner, core.IsPortable(owner)
 	st, err := h.Room.getState(h)
 	if err != nil {
-		return h.reenterClosed(ctx, owner, t)
+		return h.reenterClosed(ctx, t)
 	}
-	t.common = h.Room.core.Common(owner, t.Fixed > 0 || t.AtLeast > 0)
-	if !t.common || !h.Room.core.Config.Cohort { // the owners of a cohort's hold change
+	common := h.Room.core.Common(owner, t.Fixed > 0 || t.AtLeast > 0)
+	if t.Cohort = common && h.Room.core.Config.Cohort; !t.Cohort { // the owners of a cohort's hold change
 		t.note = core.NoteOf(ctx)
-		t.common = t.common && t.note == ""
+		t.Alone = common && t.note == ""
 	}
-	got := st.enter(ctx, owner, t, h.MaxWaiting)
+	got := st.enter(ctx, t, h.MaxWaiting)
 	if got == localqueue.Claimed {
-		return st.acquireRemote(ctx, h, owner, t) // keeps this reference for the hold, or passes it to a clean-up
+		return st.acquireRemote(ctx, h, t) // keeps this reference for the hold, or passes it to a clean-up
 	}
 	defer h.Room.putState(st)
 	switch {
 	case got == localqueue.Reentered:
-		return st.reenter(ctx, owner, t)
+		return st.reenter(ctx, t)
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
 	case got == localqueue.TimedOut:
@@ -88,44 +81,44 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 		}
 		return false, core.Outwaited(ctx, "others come first")
 	}
-	return h.reenterClosed(ctx, owner, t) // Close has shut the queue
+	return h.reenterClosed(ctx, t) // Close has shut the queue
 }
 
 // reenterClosed takes the lock once more, for an owner that has it in a session that is being closed.
-func (h *Handle) reenterClosed(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
+func (h *Handle) reenterClosed(ctx context.Context, t *Try) (bool, error) {
 	st := h.Room.findState(h.Name)
 	if st == nil {
 		return false, core.ErrClosed
 	}
 	defer h.Room.putState(st)
-	if _, holds := st.Queue.Begin(owner); !holds {
+	if _, holds := st.Queue.Begin(t.Owner); !holds {
 		return false, core.ErrClosed
 	}
-	return st.reenter(ctx, owner, t)
+	return st.reenter(ctx, t)
 }
 
 // enter enters the local queue, and waits in it if the try waits, but not behind most others.
-func (st *State) enter(ctx context.Context, owner core.Owner, t *Try, most int) localqueue.Outcome {
-	mode := queueMode(owner)
+func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome {
+	mode := queueMode(t.Owner)
 	if t.Barges {
 		mode |= localqueue.Barging
 	}
 	if !t.Waits {
-		return st.tryEnter(ctx, owner, mode, t)
+		return st.tryEnter(ctx, mode, t)
 	}
 	if ctx.Err() != nil {
 		return localqueue.Cancelled
 	}
-	place := st.Queue.ReserveWithin(owner, mode, most)
+	place := st.Queue.ReserveWithin(t.Owner, mode, most)
 	if st.watched.Load() {
-		st.noteWaiter(owner)
+		st.noteWaiter(t.Owner)
 	}
 	if !place.Waits() {
 		return st.Queue.Wait(place, nil, nil)
 	}
-	got := st.wait(ctx, owner, place, t)
+	got := st.wait(ctx, place, t)
 	if got == localqueue.TimedOut && st.isCleaning() { // no owner has the lock: the try asks Redis once all the same
-		got = st.tryEnter(ctx, owner, mode, t)
+		got = st.tryEnter(ctx, mode, t)
 	}
 	return got
 }
@@ -141,11 +134,11 @@ func queueMode(o core.Owner) localqueue.Mode {
 // tryEnter enters the local queue without waiting behind another owner. It does wait for a clean-up, for as long as one
 // command of the try may take: the clean-up may be about to release the very lock that the caller asks for. If the time of
 // the try is up, the server has an eighth of a command's time limit for the clean-up.
-func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue.Mode, t *Try) localqueue.Outcome {
+func (st *State) tryEnter(ctx context.Context, mode localqueue.Mode, t *Try) localqueue.Outcome {
 	var limit <-chan time.Time
 	for {
 		st.mu.Lock() // a clean-up gets the baton, and passes it on, under st.mu
-		got, cleaning, silent := st.Queue.TryClaim(owner, mode), st.cleaning, st.s.core.Age()-st.cleaningSince
+		got, cleaning, silent := st.Queue.TryClaim(t.Owner, mode), st.cleaning, st.s.core.Age()-st.cleaningSince
 		st.mu.Unlock()
 		if got != localqueue.Busy || cleaning == nil {
 			return got
@@ -170,18 +163,18 @@ func (st *State) tryEnter(ctx context.Context, owner core.Owner, mode localqueue
 // has the baton and one reference to the lock state. When acquireRemote returns true, the owner holds the lock, and the
 // hold has a reference. When it returns false, the baton has been passed on, and the reference dropped or passed to a
 // clean-up.
-func (st *State) acquireRemote(ctx context.Context, l *Handle, owner core.Owner, t *Try) (bool, error) {
-	if t.common && st.inherit(ctx, l, owner, t) {
+func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, error) {
+	if (t.Cohort || t.Alone) && st.inherit(ctx, l, t) {
 		return true, nil
 	}
-	a := attempt{st: st, l: l, owner: owner, begun: t.waitBegun}
+	a := attempt{st: st, l: l, begun: t.waitBegun}
 	return a.drive(ctx, t, a.begin(ctx, t))
 }
 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
 // if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has waited
 // long is no longer in the processor's caches. Baton.
-func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Try) bool {
+func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -191,9 +184,9 @@ func (st *State) inherit(ctx context.Context, l *Handle, owner core.Owner, t *Tr
 		return false
 	}
 	age := st.s.core.Age()
-	do, dropped := st.m.Inherit(&st.s.options, age, st.Queue.Len(), &owner)
+	do, dropped := st.m.Inherit(&st.s.options, age, st.Queue.Len(), &t.Owner)
 	if do == machine.Settle {
-		st.settleLocked(ctx, l, t, st.s.core.Opened.Add(age), max(t.holds, 1))
+		st.settleLocked(ctx, l, t, st.s.core.Opened.Add(age), max(t.Holds, 1))
 	}
 	st.mu.Unlock()
 	if dropped {
@@ -208,11 +201,10 @@ func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
 	if a.begun.IsZero() {
 		a.begun = now
 	}
-	h := st.headOf(a.owner, t)
 	sends := st.interrupted(ctx, nil) == nil
 	st.mu.Lock()
-	at := st.momentOfCommand(now, a.owner)
-	s := st.m.Begin(&at, &h)
+	at := st.momentOfCommand(now, t.Owner)
+	s := st.m.Begin(&at, &t.Head)
 	if s.Do == machine.AskAnew && sends {
 		a.nextCopyLocked(&at)
 	}
@@ -223,21 +215,11 @@ func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
 	return s
 }
 
-// headOf returns how the owner wants the lock. Baton.
-func (st *State) headOf(owner core.Owner, t *Try) machine.Head[core.Owner] {
-	cohort := st.s.core.Config.Cohort
-	return machine.Head[core.Owner]{
-		Owner: owner, Cohort: t.common && cohort, Alone: t.common && !cohort, Portable: core.IsPortable(owner), Waits: t.Waits, Barges: t.Barges,
-		Fixed: t.Fixed, AtLeast: t.AtLeast, Holds: t.holds, Ticket: t.ticket, Ahead: t.ahead, Deadline: t.Deadline,
-	}
-}
-
 // An attempt is what the driver knows of the head's attempt. It does not have the Try, which would then have to be
 // allocated: while its owner waits in the local queue it is on the stack.
 type attempt struct {
-	st    *State
-	l     *Handle
-	owner core.Owner
+	st *State
+	l  *Handle
 
 	begun    time.Time
 	inOutage bool // it is counted among the waiters of an outage
@@ -339,13 +321,13 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	}
 	if again {
 		a.reportLongWait(ctx, t, last)
-		switch st.Queue.GiveWay(a.owner, queueMode(a.owner), ctx.Done(), t.Timeout) {
+		switch st.Queue.GiveWay(t.Owner, queueMode(t.Owner), ctx.Done(), t.Timeout) {
 		case localqueue.Busy:
 		case localqueue.Claimed: // the Resume that went first may have taken the lock
 			a.overtaken(t)
 		case localqueue.Reentered: // the Resume was of this very owner
 			defer st.s.putState(st)
-			return a.end(st.reenter(ctx, a.owner, t))
+			return a.end(st.reenter(ctx, t))
 		default: // another owner has the baton, and this one has left the queue
 			st.s.putState(st)
 			if err := st.interrupted(ctx, last); err != nil {
@@ -382,11 +364,10 @@ func (a *attempt) end(got bool, err error) error {
 // overtaken begins anew with a head that let a Resume go first, and has the baton again. Baton.
 func (a *attempt) overtaken(t *Try) {
 	st := a.st
-	h := st.headOf(a.owner, t)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	at := st.moment(st.s.core.Age())
-	st.m.Overtaken(&at, &h)
+	st.m.Overtaken(&at, &t.Head)
 }
 
 // interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
@@ -420,7 +401,7 @@ func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
 		return
 	}
 	t.reportedWait = true
-	event := core.Event{Kind: core.EventWaitingLong, Lock: st.name, Owner: a.owner}
+	event := core.Event{Kind: core.EventWaitingLong, Lock: st.name, Owner: t.Owner}
 	if last == nil && st.s.core.TakesWarnings() {
 		limit := st.s.core.Config.CommandTimeout
 		seen := st.s.core.AskForHolder(st.remote, t.within(limit, limit/8))
@@ -436,7 +417,7 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	st := a.st
 	if !a.next {
 		st.mu.Lock()
-		at := st.momentOfCommand(c.Sent, a.owner)
+		at := st.momentOfCommand(c.Sent, t.Owner)
 		a.nextCopyLocked(&at)
 		st.mu.Unlock()
 	}
@@ -474,7 +455,7 @@ func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireRep
 		st.s.core.Outages.Answered(st.name)
 	}
 	st.mu.Lock()
-	at := st.momentOfCommand(time.Now(), a.owner)
+	at := st.momentOfCommand(time.Now(), t.Owner)
 	a.step = st.m.Replied(&at, reply)
 	a.settleLocked(ctx, t, at.Now, &a.step)
 	st.mu.Unlock()
@@ -507,7 +488,7 @@ func (a *attempt) woken(ctx context.Context, t *Try) machine.Step {
 	st := a.st
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	at := st.momentOfCommand(time.Now(), a.owner)
+	at := st.momentOfCommand(time.Now(), t.Owner)
 	s := st.m.Woken(&at)
 	a.settleLocked(ctx, t, at.Now, &s)
 	return s
@@ -516,7 +497,6 @@ func (a *attempt) woken(ctx context.Context, t *Try) machine.Step {
 // settleLocked makes the head the holder if the step says so. st.mu is held.
 func (a *attempt) settleLocked(ctx context.Context, t *Try, now time.Time, s *machine.Step) {
 	if s.Do == machine.Settle {
-		a.st.trustLocked()
 		a.st.settleLocked(ctx, a.l, t, now, s.Holds)
 		a.st.startUpkeepLocked(t.note, s.Check)
 	}

@@ -110,11 +110,11 @@ func (st *State) checkCleanUp(silent time.Duration) error {
 // a reference to the lock state.
 func (st *State) evict(epoch uint64, mayBeThere bool) {
 	st.mu.Lock()
-	owner, fixed := st.m.Owner(), st.m.Lease().Fixed()
-	holds := st.Queue.HoldCount(owner)
-	evicted := st.m.Phase() == machine.Lost && st.m.Epoch() == epoch && st.Queue.Evict(owner)
+	h := st.m.Hold()
+	holds := st.Queue.HoldCount(h.Owner)
+	evicted := h.Phase == machine.Lost && h.Epoch == epoch && st.Queue.Evict(h.Owner)
 	if evicted {
-		st.oweLocked(owner, fixed, holds)
+		st.oweLocked(&h, holds)
 		st.m.Evicted()
 		st.disownLocked()
 	}

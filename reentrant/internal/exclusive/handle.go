@@ -42,7 +42,7 @@ func (h *Handle) inHold(owner core.Owner, f func(st *State)) {
 		}
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		if st.m.Owned() && st.m.Owner() == owner {
+		if st.m.OwnedBy(owner) {
 			f(st)
 		}
 	})
@@ -88,8 +88,9 @@ func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()
-		lost = st.m.Phase() == machine.Held && st.m.Epoch() == epoch
+		hold := st.m.Hold()
 		st.mu.Unlock()
+		lost = hold.Phase == machine.Held && hold.Epoch == epoch
 		if lost {
 			st.Lose(epoch, "Redis no longer had it at Verify")
 			st.evict(epoch, again)

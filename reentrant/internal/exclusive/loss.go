@@ -21,10 +21,10 @@ func (s *Room) AbandonAll() {
 	s.mu.Lock()
 	for _, st := range s.states {
 		st.mu.Lock()
-		if st.m.Owned() || st.m.Phase() == machine.Lost {
+		if h := st.m.Hold(); h.Owned() || h.Phase == machine.Lost {
 			st.refs++
-			left := s.core.Config.LeavesPortable && st.m.Owned() && core.IsPortable(st.m.Owner())
-			held = append(held, abandoned{st, st.m.Epoch(), left})
+			left := s.core.Config.LeavesPortable && h.Owned() && core.IsPortable(h.Owner)
+			held = append(held, abandoned{st, h.Epoch, left})
 			if left {
 				s.leftHolds.Add(1)
 			} else {

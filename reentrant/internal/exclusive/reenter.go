@@ -15,20 +15,20 @@ import (
 // reenter takes the lock once more for its owner, or adds the holds that a wait gave up to those that the owner has, unless the
 // caller wants a lock that it does not hold yet. It is called with the baton, which goes back to the owner, or to the next
 // one if the hold is lost meanwhile.
-func (st *State) reenter(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	had := st.Queue.HoldCount(owner)
+func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
+	had := st.Queue.HoldCount(t.Owner)
 	if t.Fresh {
 		_ = st.finish(had, had, nil) // a loss is on record for the owner's next call
 		return false, nil
 	}
-	has, more, err := had, max(t.holds, 1), core.ErrTooManyHolds
+	has, more, err := had, max(t.Holds, 1), core.ErrTooManyHolds
 	if has <= maxHolds-more {
-		err = st.setRemoteHolds(ctx, owner, has+more, t.asksUntil(time.Now()))
+		err = st.setRemoteHolds(ctx, t.Owner, has+more, t.asksUntil(time.Now()))
 	}
 	if err == nil {
 		has += more
 		st.shareNotifier(t.notifier)
-		if t.holds == 0 {
+		if t.Holds == 0 {
 			st.s.core.Counts.Reentries.Add(1)
 		}
 	}
@@ -53,7 +53,7 @@ func (t *Try) asksUntil(now time.Time) time.Time {
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
 func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
 	st.mu.Lock()
-	if st.m.Cohort() {
+	if st.m.Hold().Cohort {
 		if !st.trust("the lease ended while it was held") {
 			return core.ErrLost
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// oweLocked records that the owner of a lost hold, which may have had a fixed lease, owes so many Unlocks. st.mu is held,
-// and so the owner's Unlock finds either the hold or the record.
-func (st *State) oweLocked(owner core.Owner, fixed bool, holds int) {
-	of := core.DebtOf(core.ModeLock, st.name, owner)
-	if fixed {
+// oweLocked records that the owner of a lost hold owes so many Unlocks. st.mu is held, and so the owner's Unlock finds either the
+// hold or the record.
+func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
+	of := core.DebtOf(core.ModeLock, st.name, h.Owner)
+	if h.Lease.Fixed() {
 		st.s.core.Debts.AddLapsed(of, holds)
 	} else {
 		st.s.core.Debts.Add(of, holds)
@@ -74,7 +74,7 @@ func (h *Handle) ForgoAs(owner core.Owner) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		if st.m.Owned() && st.m.Owner() == owner && st.Queue.HoldCount(owner) == 1 {
+		if st.m.OwnedBy(owner) && st.Queue.HoldCount(owner) == 1 {
 			st.m.Forgo()
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 // ResumeAs moves the hold of an owner to this session.
 func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.Resumer, t *Try) error {
+	t.Head = Head{Owner: owner, Portable: core.IsPortable(owner), Fixed: h.Fixed, AtLeast: h.AtLeast}
 	st, err := h.Room.getState(h)
 	if err != nil {
 		return err
@@ -25,11 +26,11 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 	}
 	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
 	st.nudge() // the head, which may be waiting for this very hold
-	switch st.wait(ctx, owner, place, t) {
+	switch st.wait(ctx, place, t) {
 	case localqueue.Claimed:
-		return st.resume(ctx, h, owner, remote, t)
+		return st.resume(ctx, h, remote, t)
 	case localqueue.Reentered:
-		err = st.resumeOwn(ctx, h, owner, remote, t)
+		err = st.resumeOwn(ctx, h, remote, t)
 	default:
 		if err = core.InterruptedBy(ctx, "in this process's queue", nil); ctx.Err() == nil {
 			err = core.ErrClosed
@@ -63,12 +64,11 @@ func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
 
 // resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
 // ends as acquireRemote does.
-func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	r := resumption{st: st, l: l, owner: owner, remote: remote, t: t}
-	h := headToResume(l, owner)
+func (st *State) resume(ctx context.Context, l *Handle, remote backend.Resumer, t *Try) error {
+	r := resumption{st: st, l: l, remote: remote, t: t}
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
-	s := st.m.Resume(&at, &h)
+	s := st.m.Resume(&at, &t.Head)
 	st.mu.Unlock()
 	if s.Dropped {
 		st.s.putState(st) // the reference of the idle hold
@@ -87,19 +87,13 @@ func (st *State) resume(ctx context.Context, l *Handle, owner core.Owner, remote
 	return err
 }
 
-// headToResume returns how an owner wants to resume its hold.
-func headToResume(l *Handle, owner core.Owner) machine.Head[core.Owner] {
-	return machine.Head[core.Owner]{Owner: owner, Portable: core.IsPortable(owner), Fixed: l.Fixed, AtLeast: l.AtLeast}
-}
-
 // resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of
 // the owner's operation.
-func (st *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, remote backend.Resumer, t *Try) error {
-	r := resumption{st: st, l: l, owner: owner, remote: remote, t: t, holds: st.Queue.HoldCount(owner)}
-	h := headToResume(l, owner)
+func (st *State) resumeOwn(ctx context.Context, l *Handle, remote backend.Resumer, t *Try) error {
+	r := resumption{st: st, l: l, remote: remote, t: t, holds: st.Queue.HoldCount(t.Owner)}
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
-	st.m.ResumeOwn(&at, &h)
+	st.m.ResumeOwn(&at, &t.Head)
 	st.mu.Unlock()
 	_, err := r.run(ctx)
 	if lost := st.finishAcquire(ctx, core.EventAcquired, t, r.holds, r.holds, err); lost != nil {
@@ -112,7 +106,6 @@ func (st *State) resumeOwn(ctx context.Context, l *Handle, owner core.Owner, rem
 type resumption struct {
 	st     *State
 	l      *Handle
-	owner  core.Owner
 	remote backend.Resumer
 	t      *Try
 	holds  int          // of the owner's own hold; 0 if this session does not have it
@@ -157,7 +150,7 @@ func (r *resumption) nextCopy(call context.Context, now time.Time) backend.Resum
 	st := r.st
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	at := st.momentOfCommand(now, r.owner)
+	at := st.momentOfCommand(now, r.t.Owner)
 	next := uint64(0)
 	if r.step.Do == machine.AskAnew {
 		next = st.newEpoch()
@@ -184,7 +177,7 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	st := r.st
 	st.mu.Lock()
 	old := st.holdLocked()
-	at := st.momentOfCommand(time.Now(), r.owner)
+	at := st.momentOfCommand(time.Now(), r.t.Owner)
 	s := st.m.Resumed(&at, reply)
 	r.step = s
 	switch s.Do {
@@ -197,7 +190,6 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 		st.mu.Unlock()
 		return core.AtOnce{}
 	case machine.Settle:
-		st.trustLocked()
 		st.settleLocked(ctx, r.l, r.t, at.Now, s.Holds)
 		st.startUpkeepLocked(cmp.Or(core.NoteOf(ctx), reply.Note), s.Check)
 		st.mu.Unlock()

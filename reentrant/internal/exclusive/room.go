@@ -90,7 +90,8 @@ func (st *State) unboundedHolder() (core.Owner, bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	owner, held := st.Queue.Holder()
-	return owner, held && st.m.Owned() && !st.m.Lease().Fixed()
+	h := st.m.Hold()
+	return owner, held && h.Owned() && !h.Lease.Fixed()
 }
 
 // HoldOf returns the hold on a lock, without a reference to its lock state.

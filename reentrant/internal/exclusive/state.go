@@ -14,6 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/condition"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
+	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
 // A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the
@@ -127,9 +128,9 @@ func (st *State) newEpoch() uint64 {
 // so many Unlocks.
 func (st *State) finish(holds, owed int, got func()) error {
 	st.mu.Lock()
-	of, fixed := st.m.Owner(), st.m.Lease().Fixed()
+	h := st.m.Hold()
 	if st.m.Finish().Lost {
-		st.oweLocked(of, fixed, owed)
+		st.oweLocked(&h, owed)
 		st.disownLocked()
 		st.mu.Unlock()
 		st.passOn()
@@ -195,14 +196,15 @@ func (st *State) holdLocked() Hold { return Hold{st.m.Hold(), st.info} }
 // settleLocked carries out that the machine has made the head a holder: its owner is known, and has the hold count of
 // the step. st.mu is held.
 func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, now time.Time, holds int) {
+	h := st.m.Hold()
 	st.info = holdInfo{lockID: l.id(), notifier: t.notifier, since: now}
 	if st.holderLock.Load() != st.info.lockID {
 		st.holderLock.Store(st.info.lockID)
 	}
-	if cohort := st.m.Cohort(); st.cohort.Load() != cohort {
-		st.cohort.Store(cohort)
+	if st.cohort.Load() != h.Cohort {
+		st.cohort.Store(h.Cohort)
 	}
-	st.holder.Store(core.GoroutineOf(st.m.Owner()))
+	st.holder.Store(core.GoroutineOf(h.Owner))
 	if l.lastState.Load() != st {
 		l.lastState.Store(st)
 	}
@@ -210,33 +212,36 @@ func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, now time.T
 		st.reportGot(ctx, core.EventAcquired, t)
 	}
 	st.Queue.Settle(holds)
-	st.s.core.SawToken(st.m.Token())
+	st.s.core.SawToken(h.Token)
 	st.s.core.Counts.Acquired.Add(1)
 }
 
 // reportGot reports that the owner got the lock, in a session that reports events. Like reportRelease it is called with st.mu
 // held, or with the baton of the hold, so that the events of a lock have an order.
 func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
-	st.s.core.Report(ctx, core.Event{Kind: kind, Lock: st.name, Owner: st.m.Owner(), Token: st.m.Token(), Wait: time.Since(t.Begun)})
+	h := st.m.Hold()
+	st.s.core.Report(ctx, core.Event{Kind: kind, Lock: st.name, Owner: h.Owner, Token: h.Token, Wait: time.Since(t.Begun)})
 }
 
-// startUpkeepLocked starts the background work for a hold that is new in Redis: it sends the note and has the keeper
-// renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
+// startUpkeepLocked starts what goes on beside a hold that is new in Redis: it records how long the lease can be trusted, sends the
+// note and has the keeper renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
 // attempt may have got the hold anew after that. st.mu is held.
 func (st *State) startUpkeepLocked(text string, check bool) {
 	if text != "" {
 		st.info.note = &note{text: text}
 		st.noteLocked()
 	}
-	st.s.keeper.WakeBy(st.m.Lease().Wake())
+	st.s.keeper.WakeBy(st.trustLocked().Wake())
 	if check {
 		st.checkLocked()
 	}
 }
 
 // trustLocked records for how long the lease can be trusted, after the machine has changed that. st.mu is held.
-func (st *State) trustLocked() {
-	st.trustUntil.Store(int64(st.m.Lease().Until().Sub(st.s.core.Opened)))
+func (st *State) trustLocked() lease.Lease {
+	l := st.m.Hold().Lease
+	st.trustUntil.Store(int64(l.Until().Sub(st.s.core.Opened)))
+	return l
 }
 
 // disownLocked carries out that the owner no longer has the hold. st.mu is held.
@@ -254,10 +259,9 @@ func (st *State) replaceLocked(old *Hold, text string, check bool) {
 		st.info.since, st.info.notifier, st.info.wanted = old.since, old.notifier, old.wanted
 		text = cmp.Or(text, old.note.String())
 	}
-	st.trustLocked()
 	st.watchLocked()
 	st.startUpkeepLocked(text, check)
-	st.s.core.SawToken(st.m.Token())
+	st.s.core.SawToken(st.m.Hold().Token)
 }
 
 // ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;

@@ -62,7 +62,7 @@ func (h *Handle) holding(owner core.Owner, f func(st *State, holds int) error) e
 
 // AwaitAs waits for a condition, for its holder.
 func (h *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
-	err = h.holding(owner, func(st *State, holds int) (err error) {
+	err = h.holding(owner, h.lost, func(st *State, holds int) (err error) {
 		if st.s.core.IsClosing() { // no owner could come back, so none may leave
 			if lost := st.finish(holds, holds, nil); lost != nil {
 				return lost
@@ -94,12 +94,12 @@ func (h *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
 }
 
 // wait waits for the turn of a place in the local queue.
-func (st *State) wait(ctx context.Context, owner core.Owner, place localqueue.Place[core.Owner], t *Try) localqueue.Outcome {
+func (st *State) wait(ctx context.Context, place localqueue.Place[core.Owner], t *Try) localqueue.Outcome {
 	if !place.Waits() {
 		return st.Queue.Wait(place, nil, nil)
 	}
 	s, name, remote := st.s, st.name, st.remote
-	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: owner}, func(limit time.Duration) core.Sighting { return s.holderOf(name, remote, limit) }); w != nil {
+	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: t.Owner}, func(limit time.Duration) core.Sighting { return s.holderOf(name, remote, limit) }); w != nil {
 		t.waitBegun = w.Begun
 		defer func() { t.reportedWait = w.Stop() }()
 	}
@@ -136,7 +136,7 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
 	req.Until = st.m.PendingUntil(&at)
-	if cfg.Cohort && st.m.Cohort() { // otherwise the owner comes back to a hold of its own
+	if cfg.Cohort && st.m.Hold().Cohort { // otherwise the owner comes back to a hold of its own
 		req.Owner, req.Holds = cfg.CohortOwner(), 1
 	}
 	st.m.StartLeaving() // until it is known whether the hold is gone
@@ -201,18 +201,19 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	w.End() // it is no longer a waiter
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
-	back := Try{Op: "await", Waits: true, Barges: l.Unfair, Begun: st.s.core.Now(), Fixed: w.hold.Fixed(), AtLeast: w.atLeast, holds: w.holds, notifier: w.hold.notifier, note: w.hold.note.String()}
-	back.common = st.s.core.Config.Cohort && st.s.core.Common(w.Owner, back.Fixed > 0 || back.AtLeast > 0)
+	back := Try{Op: "await", Begun: st.s.core.Now(), notifier: w.hold.notifier, note: w.hold.note.String()}
+	back.Head = Head{Owner: w.Owner, Portable: core.IsPortable(w.Owner), Waits: true, Barges: l.Unfair, Fixed: w.hold.Fixed(), AtLeast: w.atLeast, Holds: w.holds}
+	back.Cohort = st.s.core.Config.Cohort && st.s.core.Common(w.Owner, back.Fixed > 0 || back.AtLeast > 0)
 	if placed {
-		back.ticket, back.ahead = w.Epoch, w.ahead
+		back.Ticket, back.Ahead = w.Epoch, w.ahead
 	}
 	switch w.requeue(over, &back) {
 	case localqueue.Claimed:
-		_, err := st.acquireRemote(over, l, w.Owner, &back)
+		_, err := st.acquireRemote(over, l, &back)
 		return err
 	case localqueue.Reentered: // another goroutine of the same owner took the lock meanwhile
 		defer st.s.putState(st)
-		_, err := st.reenter(over, w.Owner, &back)
+		_, err := st.reenter(over, &back)
 		return err
 	}
 	st.s.putState(st)
@@ -253,12 +254,12 @@ func (st *State) shareNotifier(notifier *core.LossNotifier) {
 // owner waits.
 func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outcome {
 	if w.l.Unfair {
-		return w.st.enter(ctx, w.Owner, back, 0)
+		return w.st.enter(ctx, back, 0)
 	}
 	w.st.mu.Lock()
 	place := w.reserveLocked()
 	w.st.mu.Unlock()
-	return w.st.wait(ctx, w.Owner, place, back)
+	return w.st.wait(ctx, place, back)
 }
 
 // A conditionWait is an owner that waits for a condition of the lock.

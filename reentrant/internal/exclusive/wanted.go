@@ -51,7 +51,7 @@ func (st *State) noteWaiter(owner core.Owner) {
 // noteWaiterLocked is noteWaiter with st.mu held.
 func (st *State) noteWaiterLocked(owner core.Owner) {
 	st.watched.Store(st.info.wanted != nil)
-	if st.m.Owned() && st.m.Owner() != owner {
+	if st.m.Owned() && !st.m.OwnedBy(owner) {
 		st.closeWantedLocked()
 	}
 }

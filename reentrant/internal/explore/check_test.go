@@ -16,7 +16,7 @@ func (x *step) check() {
 		if !x.trusts(c) || c.astray() { // the owner is in another session now
 			continue
 		}
-		m, name, until := x.memory, sessionName(uint8(i)), c.Lease().Until()
+		m, name, until := x.memory, sessionName(uint8(i)), c.Hold().Lease.Until()
 		switch {
 		case c.Phase() == machine.Leaving: // it gives the hold up, and does not know whether Redis has done so
 		case !m.has(uint8(i), uint8(c.Epoch())):
@@ -27,21 +27,21 @@ func (x *step) check() {
 			x.fail("%s trusts its lease until %v, and it ends at %d", name, until, m.hold.expires)
 		case c.Phase() == machine.Idle:
 		case m.hold.owner != x.world.ownerInRedis(c):
-			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.Owner(), m.hold.owner)
+			x.fail("%s's owner %d trusts its lease, and owner %d has the lock", name, c.Hold().Owner, m.hold.owner)
 		case c.target == 0 && !c.unsure && m.hold.count != int(c.holds):
 			x.fail("%s has %d holds, and %d in Redis", name, c.holds, m.hold.count)
-		case worldly(c.Token()) < m.record.first || m.record.last < worldly(c.Token()):
-			x.fail("%s has token %d, of %d to %d", name, worldly(c.Token()), m.record.first, m.record.last)
+		case worldly(c.Hold().Token) < m.record.first || m.record.last < worldly(c.Hold().Token):
+			x.fail("%s has token %d, of %d to %d", name, worldly(c.Hold().Token), m.record.first, m.record.last)
 		}
 	}
 }
 
 // ownerInRedis returns the owner of a hold as Redis has it.
 func (w *world) ownerInRedis(c *client) uint8 {
-	if w.alone && c.Cohort() {
+	if w.alone && c.Hold().Cohort {
 		return lingering
 	}
-	return c.Owner()
+	return c.Hold().Owner
 }
 
 func (c call) String() string {

@@ -69,7 +69,7 @@ func (x *step) condition(a action) {
 	case awaits:
 		x.left.awaits--
 		c.count++
-		c.ticket, c.asking, c.who, c.back = c.count, verbAwait, c.Owner(), c.holds
+		c.ticket, c.asking, c.who, c.back = c.count, verbAwait, c.Hold().Owner, c.holds
 		c.StartLeaving()
 		c.Operate()
 		x.send(x.ask(i), a.way)

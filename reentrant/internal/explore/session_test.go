@@ -171,7 +171,7 @@ func (x *step) attempt(i uint8, f flags, owner uint8, w way) {
 	}
 	if s := x.beginHead(c.Machine, at, head); s.Do == machine.Settle {
 		x.got(i, s.Holds, false)
-		x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Token()))
+		x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Hold().Token))
 		return
 	}
 	x.copy(i, w)
@@ -221,7 +221,7 @@ func (w *world) cohort() uint8 {
 func (x *step) inherit(i uint8) {
 	c := x.edit(i)
 	x.got(i, x.next(c, c.Machine).Holds, false)
-	x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Token()))
+	x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Hold().Token))
 }
 
 // copy sends a copy of the head's attempt, or what a lean one goes on with.
@@ -308,7 +308,7 @@ func (x *step) doubt(until time.Time) tick {
 
 func (x *step) reenter(i uint8) call {
 	c := x.edit(i)
-	return call{verb: verbReenter, session: i, owner: c.Owner(), epoch: uint8(c.Epoch()), op: uint8(c.Hold().Op), holds: c.target}
+	return call{verb: verbReenter, session: i, owner: c.Hold().Owner, epoch: uint8(c.Epoch()), op: uint8(c.Hold().Op), holds: c.target}
 }
 
 // recount carries out a re-entry, or an unlock that is not the last.
@@ -429,7 +429,7 @@ func (x *step) wake(i uint8) {
 // got makes the head the holder.
 func (x *step) got(i uint8, holds int, resumes bool) {
 	c := x.edit(i)
-	first := worldly(c.Token())
+	first := worldly(c.Hold().Token)
 	if old := first < x.top || first == x.top && !resumes; old && !c.astray() {
 		x.fail("%s is told token %d after a hold with token %d", sessionName(i), first, x.top)
 	}
@@ -563,7 +563,7 @@ func (c *client) astray() bool { return c.strayed != 0 && c.Epoch() == uint64(c.
 
 // trusts reports whether the session trusts that it has the lock.
 func (x *step) trusts(c *client) bool {
-	return c.Owned() || c.Phase() == machine.Idle && c.Lease().Trusted(x.now.time())
+	return c.Owned() || c.Phase() == machine.Idle && c.Hold().Lease.Trusted(x.now.time())
 }
 
 // pushed handles a grant that arrives.

@@ -216,7 +216,7 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 	if c.checking {
 		all = append(all, action{what: checks, session: i})
 	}
-	if (c.Owned() || phase == machine.Idle) && s.left.renews > 0 && c.due == w.alone && !c.renewing && !c.Lease().Fixed() {
+	if (c.Owned() || phase == machine.Idle) && s.left.renews > 0 && c.due == w.alone && !c.renewing && !c.Hold().Lease.Fixed() {
 		add(action{what: renews})
 	}
 	all = w.waits(all, s, i)
@@ -236,7 +236,7 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 		add(action{what: releases})
 		return all
 	}
-	if s.left.resumes > 0 && w.portable && w.block == 1 && c.target == 0 && c.count < w.attempts && (c.Owned() && c.Owner() == 1 || phase == machine.Vacant || phase == machine.Parked) {
+	if s.left.resumes > 0 && w.portable && w.block == 1 && c.target == 0 && c.count < w.attempts && (c.Owned() && c.Hold().Owner == 1 || phase == machine.Vacant || phase == machine.Parked) {
 		add(action{what: resumes})
 	}
 	if !c.full {

@@ -47,17 +47,11 @@ func (m *Machine[K]) judge(asked bool) {
 
 // begins counts the last hold, if it was released and no other session waited, and reports whether the session is to keep
 // the lock that the head wants. A head that was handed the lock must be able to let another session go first.
-func (m *Machine[K]) begins(h *Head[K]) (alone bool) {
+func (m *Machine[K]) begins(h *Head[K], handed bool) (alone bool) {
 	if m.prior.Freed {
 		m.Retaken()
 	}
-	return m.run >= m.needs() && (h.Waits || !m.att.handed)
-}
-
-// wantAlone makes the hold that the head wants one that the session keeps for itself.
-func (m *Machine[K]) wantAlone(at *Moment) {
-	m.hold.cohort, m.hold.alone, m.hold.span = true, true, at.GrantTTL
-	m.att.keepTTL = false // it may be a long lease
+	return m.run >= m.needs() && (h.Waits || !handed)
 }
 
 // together notes that the session is not alone with the lock, or that Redis is too far away to keep it for a short time.

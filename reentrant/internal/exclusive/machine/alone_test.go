@@ -133,7 +133,7 @@ func TestALockThatIsKeptHasTheShortLeaseUntilItsRenewalAndIsThenNotKept(t *testi
 	r.at.Linger = time.Hour
 	r.reach(Held)
 	short := r.at.GrantTTL
-	assert.Equal(t, r.at.Now.Add(short/2), r.m.Lease().Wake())
+	assert.Equal(t, r.at.Now.Add(short/2), r.m.Hold().Lease.Wake())
 	assert.Equal(t, Nothing, tick(r).Do)
 	for age, want := range map[time.Duration]time.Duration{0: short, short/3 - 1: short, short / 3: r.at.Lease} {
 		r := newRig()
@@ -144,14 +144,14 @@ func TestALockThatIsKeptHasTheShortLeaseUntilItsRenewalAndIsThenNotKept(t *testi
 		assert.Equal(t, Renew, r.m.Tick(&r.at, Survey{Refreshed: r.at.Now.Add(1)}).Do, "there may be another server")
 		assert.Equal(t, r.at.Lease, r.m.Hold().Span)
 		r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Sent: r.at.Now})
-		assert.Equal(t, want, r.m.Lease().Length, "a copy may still come: %v", age)
+		assert.Equal(t, want, r.m.Hold().Lease.Length, "a copy may still come: %v", age)
 		linger(r)
 		assert.Equal(t, Held, r.m.Phase(), "Redis may have the full lease")
 		assert.Equal(t, Nothing, tick(r).Do)
-		r.wait(r.m.Lease().Wake().Sub(r.at.Now))
+		r.wait(r.m.Hold().Lease.Wake().Sub(r.at.Now))
 		assert.Equal(t, Renew, tick(r).Do)
 		r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Sent: r.at.Now})
-		assert.Equal(t, r.at.Lease, r.m.Lease().Length)
+		assert.Equal(t, r.at.Lease, r.m.Hold().Lease.Length)
 	}
 
 	r = newRig()
@@ -160,16 +160,16 @@ func TestALockThatIsKeptHasTheShortLeaseUntilItsRenewalAndIsThenNotKept(t *testi
 	r.reach(Idle)
 	s := tick(r.wait(short / 2))
 	assert.Equal(t, Nothing, s.Do, "an idle one is not renewed")
-	assert.Equal(t, start.Add(r.m.Lease().Trust-short/3), s.Wake)
+	assert.Equal(t, start.Add(r.m.Hold().Lease.Trust-short/3), s.Wake)
 	assert.Equal(t, Settle, inherit(r).Do)
 	assert.Equal(t, Renew, tick(r).Do)
 	assert.Equal(t, r.at.Lease, r.m.Hold().Span)
 	r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Failed: true, Sent: r.at.Now})
-	assert.Equal(t, start.Add(short-short/100-2*time.Millisecond), r.m.Lease().Until(), "Redis has confirmed no more")
+	assert.Equal(t, start.Add(short-short/100-2*time.Millisecond), r.m.Hold().Lease.Until(), "Redis has confirmed no more")
 	linger(r)
 	assert.Equal(t, Held, r.m.Phase(), "the renewal may arrive")
 	r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), Sent: r.at.Now})
-	assert.Equal(t, r.at.Lease, r.m.Lease().Length)
+	assert.Equal(t, r.at.Lease, r.m.Hold().Lease.Length)
 	linger(r)
 	assert.Equal(t, Held, r.m.Phase())
 }

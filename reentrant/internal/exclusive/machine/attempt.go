@@ -31,7 +31,6 @@ type attempt struct {
 	barges   bool
 	keepTTL  bool // the lease goes on, that of the hold
 	yields   bool // another session that waits goes first
-	handed   bool // an owner of this session handed the lock to the head
 	asked    bool // the session that may keep the lock idle was asked for it
 	holds    int32
 	spins    int32         // how often the head still asks before it parks
@@ -40,14 +39,6 @@ type attempt struct {
 	refuted  instant       // when the latest copy was sent that had the reply Waiting: earlier grants are over
 	sent     instant       // when the copy under way was sent
 	ahead    time.Duration // how far the wall clock was ahead when the latest copy was sent
-}
-
-// newAttempt returns the attempt of a head.
-func newAttempt[K comparable](at *Moment, h *Head[K]) attempt {
-	return attempt{
-		waits: h.Waits, barges: h.Barges, holds: int32(max(h.Holds, 1)), fixed: h.Fixed, deadline: at.instant(h.Deadline),
-		spins: int32(at.Spin),
-	}
 }
 
 // A turn counts the local hand-overs since this session got the lock.
@@ -73,38 +64,39 @@ func (t *turn) spent(o *Options, now instant) bool {
 // lease goes on if enough of that is left. The baton came with the reference of an idle hold if that is Dropped.
 func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	s.Dropped = m.wake() || m.phase == Lapsed
-	m.att = newAttempt(at, h)
-	l := m.hold.lease
-	if m.phase == Handed {
-		m.att.handed = true
-		// A hold that another session may have taken up is not kept: what Redis has of this session by now, if anything, may
-		// be a grant with a shorter lease.
-		m.att.keepTTL = h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
-	}
-	alone := h.Alone && m.begins(h)
+	handed, yields, l := m.phase == Handed, false, m.hold.lease
+	// A hold that another session may have taken up is not kept: what Redis has of this session by now, if anything, may
+	// be a grant with a shorter lease.
+	keepTTL := handed && h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
+	alone := h.Alone && m.begins(h, handed)
 	if m.turn.limit == 0 || !m.unreleased {
 		m.turn = turn{}
 	} else { // the turn goes on, also after a head that was handed the lock and left
-		m.att.yields = h.Waits && (m.turn.spent(at.Options, at.now()) || (h.Cohort || alone) && m.att.handed)
-		m.att.keepTTL = m.att.keepTTL && !m.att.yields // if no session waits, Redis gives a new lease instead of yielding
+		yields = h.Waits && (m.turn.spent(at.Options, at.now()) || (h.Cohort || alone) && handed)
 		m.turn.passes++
 	}
-	if h.Ticket > 0 && m.epoch <= h.Ticket && !m.att.handed {
-		return m.adopt(at, s, h)
+	adopts := h.Ticket > 0 && m.epoch <= h.Ticket && !handed
+	if adopts {
+		s = m.adopt(at, s, h)
+	} else {
+		s.Do = AskAnew
+		m.want(Begun, at, h)
 	}
-	m.want(Begun, at, h)
-	if alone {
-		m.wantAlone(at)
+	switch m.att.yields = yields; {
+	case adopts:
+	case alone: // with a lease of its own: the one that is left may be a long one
+		m.hold.cohort, m.hold.alone, m.hold.span = true, true, at.GrantTTL
+	case keepTTL && !yields: // if no session waits, Redis gives a new lease instead of yielding
+		m.att.keepTTL, m.hold.lease = true, l
 	}
-	if m.att.keepTTL {
-		m.hold.lease = l
-	}
-	s.Do = AskAnew
 	return s
 }
 
-// want makes the hold the one that the head would get, without a lease.
+// want begins the attempt of a head, and makes the hold the one that it would get, without a lease.
 func (m *Machine[K]) want(next Phase, at *Moment, h *Head[K]) {
+	m.att = attempt{
+		waits: h.Waits, barges: h.Barges, holds: int32(max(h.Holds, 1)), fixed: h.Fixed, deadline: at.instant(h.Deadline), spins: int32(at.Spin),
+	}
 	m.clear(next)
 	m.hold.owner, m.hold.cohort, m.hold.portable, m.hold.span = h.Owner, h.Cohort, h.Portable, at.Lease
 	m.hold.stays = h.AtLeast
@@ -156,8 +148,9 @@ func (m *Machine[K]) adopt(at *Moment, s Step, h *Head[K]) Step {
 	if grant.epoch == h.Ticket { // the grant came before the baton
 		m.grant, s.Woken = grant, true
 	}
-	m.att.keepTTL, m.att.ahead, m.prior, m.unreleased, m.run = false, h.Ahead, backend.Prior{}, true, 0
+	m.prior, m.unreleased, m.run = backend.Prior{}, true, 0
 	m.want(Parked, at, h)
+	m.att.ahead = h.Ahead
 	s.Do, s.TTL = Park, -1
 	return s
 }
@@ -374,7 +367,6 @@ func (m *Machine[K]) again() Step {
 // left ends here.
 func (m *Machine[K]) Overtaken(at *Moment, h *Head[K]) Step {
 	m.wake()
-	m.att = newAttempt(at, h)
 	m.want(Begun, at, h)
 	return Step{Do: AskAnew}
 }

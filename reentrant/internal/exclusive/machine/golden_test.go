@@ -271,7 +271,7 @@ func (s *session) call(c *call) {
 // count sets the hold count.
 func (s *session) count(holds int) {
 	s.holds = holds
-	if s.m.Cohort() {
+	if s.m.Hold().Cohort {
 		require.Equal(s, machine.Ask, s.m.Trust(s.at(s.holder), "").Do)
 		return
 	}
@@ -294,7 +294,7 @@ func (s *session) unlock(c *call) {
 		s.head()
 		return
 	}
-	if s.m.Cohort() {
+	if s.m.Hold().Cohort {
 		if until, ok := s.m.Linger(&s.options, s.age(), false); ok {
 			s.wakeBy(s.options.Opened.Add(until))
 			return
@@ -337,7 +337,7 @@ func (s *session) carryOut(c *call, step machine.Step) {
 		switch step.Do {
 		case machine.Settle:
 			s.settle(c, step.Holds)
-			s.wakeBy(s.m.Lease().Wake())
+			s.wakeBy(s.m.Hold().Lease.Wake())
 			return
 		case machine.Ask, machine.AskAnew:
 			step = s.ask(c)
@@ -377,7 +377,7 @@ func (s *session) ask(c *call) machine.Step {
 
 // settle makes the head the holder.
 func (s *session) settle(c *call, holds int) {
-	s.line, s.holder, s.holds, s.seen = s.line[1:], c.owner, holds, max(s.seen, s.m.Token())
+	s.line, s.holder, s.holds, s.seen = s.line[1:], c.owner, holds, max(s.seen, s.m.Hold().Token)
 	if c.verb == "try" {
 		s.returns(c, "true")
 	} else {

@@ -367,37 +367,29 @@ func (m *Machine[K]) left() bool { return m.phase == Handed || m.phase == Idle }
 // Phase returns the phase.
 func (m *Machine[K]) Phase() Phase { return m.phase }
 
-// Owner returns the owner of the hold, or of the last one if that was left to the next owner.
-func (m *Machine[K]) Owner() K { return m.hold.owner }
-
-// Cohort reports whether Redis has the hold as the session's, and not as its owner's.
-func (m *Machine[K]) Cohort() bool { return m.hold.cohort }
+// OwnedBy reports whether it is the given owner that has the hold.
+func (m *Machine[K]) OwnedBy(owner K) bool { return m.Owned() && m.hold.owner == owner }
 
 // Epoch returns the epoch of the hold, 0 if there is none.
 func (m *Machine[K]) Epoch() uint64 { return m.hold.epoch }
 
-// Token returns the token of the hold.
-func (m *Machine[K]) Token() backend.Token { return m.hold.token }
-
-// Lease returns the lease of the hold.
-func (m *Machine[K]) Lease() lease.Lease { return m.hold.lease }
-
 // A Hold is what was known of the hold at one moment.
 type Hold[K comparable] struct {
-	Phase Phase
-	Owner K
-	Epoch uint64
-	Op    uint64        // the number of the operation under way, or of the last one
-	First backend.Token // of its block, by which Redis's replies are known to be about this hold
-	Token backend.Token
-	Span  time.Duration // the lease that renewals ask for
-	Lease lease.Lease
+	Phase  Phase
+	Owner  K             // or the last one, if the hold was left to the next owner
+	Cohort bool          // Redis has it as the session's, and not as its owner's
+	Epoch  uint64        // 0 if there is none
+	Op     uint64        // the number of the operation under way, or of the last one
+	First  backend.Token // of its block, by which Redis's replies are known to be about this hold
+	Token  backend.Token
+	Span   time.Duration // the lease that renewals ask for
+	Lease  lease.Lease
 }
 
 // Hold returns what is known of the hold now.
 func (m *Machine[K]) Hold() Hold[K] {
 	h := &m.hold
-	return Hold[K]{Phase: m.phase, Owner: h.owner, Epoch: h.epoch, Op: h.op, First: h.first, Token: h.token, Span: h.span, Lease: h.lease}
+	return Hold[K]{Phase: m.phase, Owner: h.owner, Cohort: h.cohort, Epoch: h.epoch, Op: h.op, First: h.first, Token: h.token, Span: h.span, Lease: h.lease}
 }
 
 // Owned reports whether an owner had the hold.

@@ -149,7 +149,7 @@ func TestHoldThatIsHandedOnKeepsItsLeaseWhileTwoThirdsAreLeft(t *testing.T) {
 			}
 			if r.head.Fixed == 0 {
 				r.granted()
-				assert.Equal(t, kept, r.m.Lease().Sent)
+				assert.Equal(t, kept, r.m.Hold().Lease.Sent)
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestCohortInheritsUntilItsTokensAreUsed(t *testing.T) {
 	for token := backend.Token(8); token <= 9; token++ {
 		r.m.HandOver()
 		require.Equal(t, Settle, inherit(r).Do)
-		assert.Equal(t, token, r.m.Token())
+		assert.Equal(t, token, r.m.Hold().Token)
 		assert.Equal(t, token, r.m.ReleaseRequest(&r.at).Used)
 	}
 	r.m.HandOver()
@@ -288,7 +288,7 @@ func TestGrantThatWasAcceptedIsRememberedAsPushed(t *testing.T) {
 	r.reach(Parked)
 	require.True(t, accepts(r, backend.Grant{Epoch: r.next, First: 8, Last: 8, TTL: r.at.GrantTTL, NotBefore: r.at.Now}))
 	assert.Equal(t, backend.Prior{Epoch: r.next, Owner: "o", Token: 8, Pushed: true}, r.m.ReleaseRequest(&r.at).Prior)
-	assert.Equal(t, start.Add(r.at.GrantTTL/10), r.m.Lease().Wake(), "it is renewed soon")
+	assert.Equal(t, start.Add(r.at.GrantTTL/10), r.m.Hold().Lease.Wake(), "it is renewed soon")
 }
 
 func TestGrantThatComesBeforeTheBatonIsThereForItsOwner(t *testing.T) {

@@ -18,7 +18,6 @@ func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 		return s
 	}
 	m.want(Resuming, at, h)
-	m.att = newAttempt(at, h)
 	s.Do = AskAnew
 	return s
 }
@@ -27,7 +26,7 @@ func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 // no longer has the old epoch.
 func (m *Machine[K]) ResumeOwn(at *Moment, h *Head[K]) Step {
 	m.StartLeaving()
-	m.att = newAttempt(at, h)
+	m.att = attempt{fixed: h.Fixed}
 	return Step{Do: AskAnew}
 }
 

@@ -228,9 +228,9 @@ func own(r *rig) {
 
 var table = []row{
 	{event: "Inherit", from: []Phase{Handed, Idle}, when: "in cohort mode, with tokens, lease and turn left", to: Held, do: Settle, begin: cohort, act: inherit,
-		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Token()) }},
+		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Hold().Token) }},
 	{event: "Inherit", from: []Phase{Handed, Idle}, when: "kept alone, with tokens, lease and turn left", to: Held, do: Settle, begin: alone, act: inherit,
-		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Token()) }},
+		then: func(t *testing.T, r *rig, s Step) { assert.EqualValues(t, 8, r.m.Hold().Token) }},
 	{event: "Inherit", from: []Phase{Idle}, when: "otherwise", to: Handed, do: Nothing, begin: cohort, act: of(tooLate, inherit),
 		then: func(t *testing.T, _ *rig, s Step) { assert.True(t, s.Dropped) }},
 	{event: "Inherit", from: []Phase{Vacant, Handed, Lapsed}, when: "otherwise", to: same, do: Nothing, act: inherit},
@@ -314,7 +314,7 @@ var table = []row{
 	{event: "Woken", from: []Phase{Parked}, when: "a grant to trust", to: Held, do: Settle, act: func(r *rig) Step {
 		r.push(r.next)
 		return woken(r)
-	}, then: func(t *testing.T, r *rig, _ Step) { assert.EqualValues(t, 8, r.m.Token()) }},
+	}, then: func(t *testing.T, r *rig, _ Step) { assert.EqualValues(t, 8, r.m.Hold().Token) }},
 	{event: "Woken", from: []Phase{Parked}, when: "otherwise", to: same, do: Ask, act: woken},
 	{event: "Woken", from: []Phase{Begun}, when: "", to: same, do: AskAnew, act: woken},
 	{event: "Overtaken", from: []Phase{Vacant, Handed, Idle, Lapsed}, when: "", to: Begun, do: AskAnew, act: overtaken},
@@ -417,7 +417,7 @@ var table = []row{
 		act: func(r *rig) Step { return r.m.Tick(&r.at, Survey{Refreshed: r.wait(1).at.Now}) }},
 	{event: "Tick", from: []Phase{Lapsed}, when: "not dismissed yet", to: same, do: Dismiss, act: tick},
 	{event: "Tick", from: []Phase{Held, Leaving}, when: "its renewal is due", to: same, do: Renew, act: func(r *rig) Step { return tick(r.wait(3 * time.Second)) },
-		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.m.Lease().Until(), s.Wake) }},
+		then: func(t *testing.T, r *rig, s Step) { assert.Equal(t, r.m.Hold().Lease.Until(), s.Wake) }},
 	{event: "Tick", from: []Phase{Handed, Idle}, when: "in cohort mode, its renewal is due", to: same, do: Renew, begin: func(r *rig) { r.head.Cohort, r.at.Linger = true, time.Minute },
 		act: func(r *rig) Step { return tick(r.wait(3 * time.Second)) }},
 	{event: "Tick", from: []Phase{Vacant, Asking, Held, Idle}, when: "otherwise", to: same, do: Nothing, act: tick},
@@ -432,10 +432,10 @@ var table = []row{
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "it failed", to: same, do: Extended, act: renewed(false, true),
 		then: func(t *testing.T, r *rig, s Step) {
 			assert.Equal(t, lease.Failing, s.Change)
-			assert.Equal(t, start.Add(time.Second), r.m.Lease().Wake())
+			assert.Equal(t, start.Add(time.Second), r.m.Hold().Lease.Wake())
 		}},
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "otherwise", to: same, do: Extended, act: func(r *rig) Step { return renewed(false, false)(r.wait(time.Second)) },
-		then: func(t *testing.T, r *rig, _ Step) { assert.Equal(t, r.at.Now, r.m.Lease().Sent) }},
+		then: func(t *testing.T, r *rig, _ Step) { assert.Equal(t, r.at.Now, r.m.Hold().Lease.Sent) }},
 	{event: "Renewed", from: []Phase{Vacant, Asking, Held, Lost}, when: "of a hold that has ended", to: same, do: Nothing, act: func(r *rig) Step {
 		return r.m.Renewed(&r.at, Renewed{Epoch: 99, Sent: r.at.Now})
 	}},
@@ -455,7 +455,9 @@ var table = []row{
 	}},
 	{event: "Checked", from: []Phase{Held}, when: "it is another session's, or free", to: Lost, do: Lose, act: checked(false, false)},
 	{event: "Checked", from: []Phase{Held}, when: "it is ours", to: same, do: Nothing, act: checked(true, false),
-		then: func(t *testing.T, r *rig, _ Step) { assert.True(t, r.m.Lease().Until().Before(start.Add(time.Second))) }},
+		then: func(t *testing.T, r *rig, _ Step) {
+			assert.True(t, r.m.Hold().Lease.Until().Before(start.Add(time.Second)))
+		}},
 	{event: "Wanted", from: []Phase{Held, Leaving}, when: "this hold, or a later one", to: same, do: Notify, act: func(r *rig) Step { return r.m.Wanted(r.next) }},
 	{event: "Wanted", from: []Phase{Idle, Lapsed}, when: "not dismissed yet", to: same, do: Dismiss, act: func(r *rig) Step { return r.m.Wanted(r.next) }},
 	{event: "Wanted", from: []Phase{Vacant, Asking, Held}, when: "otherwise", to: same, do: Nothing, act: func(r *rig) Step { return r.m.Wanted(0) }},
