@@ -100,12 +100,7 @@ func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 }
 
 // WithState calls f with the lock's state, if there is one.
-func (h *Handle) WithState(f func(*State)) {
-	if st := h.Room.findState(h.Name); st != nil {
-		f(st)
-		h.Room.putState(st)
-	}
-}
+func (h *Handle) WithState(f func(*State)) { h.Room.with(h.Name, f) }
 
 // AwaitCleanUp waits until Redis has what an owner has given back without waiting for it: for as long as one command may take,
 // and no longer than ctx.

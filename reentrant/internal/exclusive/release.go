@@ -38,21 +38,29 @@ func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 			return st.exit(ctx, owner, holds)
 		}
 	}
-	st := h.Room.findState(h.Name)
-	if st == nil {
-		return h.notHeld(owner)
-	}
-	defer h.Room.putState(st)
-	holds, ok := st.Queue.Begin(owner)
-	switch {
-	case !ok:
+	return h.holding(owner, h.takeOwed, func(st *State, holds int) error {
+		if holds > 1 {
+			return st.exit(ctx, owner, holds-1)
+		}
+		return st.unlock(ctx, st.s.core.Age())
+	})
+}
+
+// holding calls f with the baton of an owner's hold. Without one it returns ErrLost if the owner has lost it, as lost says, and
+// else ErrNotHeld.
+func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st *State, holds int) error) error {
+	if st := h.Room.findState(h.Name); st != nil {
+		defer h.Room.putState(st)
+		if holds, ok := st.Queue.Begin(owner); ok {
+			return f(st, holds)
+		}
 		st.mu.Lock() // a loss is on record before the mutex is free
 		defer st.mu.Unlock()
-		return h.notHeld(owner)
-	case holds > 1:
-		return st.exit(ctx, owner, holds-1)
 	}
-	return st.unlock(ctx, st.s.core.Age())
+	if lost(owner) {
+		return core.ErrLost
+	}
+	return core.ErrNotHeld
 }
 
 // exitOrBegin gives up one hold of an owner, if that needs no command, and returns how many are left. Otherwise, and for
@@ -80,12 +88,9 @@ func (h *Handle) ForgoAs(owner core.Owner) {
 	})
 }
 
-// notHeld returns the error of Unlock for an owner without a hold.
-func (h *Handle) notHeld(owner core.Owner) error {
-	if h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0 {
-		return core.ErrLost
-	}
-	return core.ErrNotHeld
+// takeOwed is lost for an Unlock, which is one of those that the owner owes.
+func (h *Handle) takeOwed(owner core.Owner) bool {
+	return h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0
 }
 
 // exit gives up one of several holds. The hold ends in this process even if Redis does not confirm it; the next

@@ -64,10 +64,7 @@ func (s *Room) GivenUp() (abandoned, left int) {
 
 // UnboundedHolder returns the owner that has a lock until it unlocks.
 func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
-	if st := s.findState(name); st != nil {
-		owner, held = st.unboundedHolder()
-		s.putState(st)
-	}
+	s.with(name, func(st *State) { owner, held = st.unboundedHolder() })
 	return owner, held
 }
 
@@ -172,6 +169,17 @@ func (s *Room) findState(name string) *State {
 	return st
 }
 
+// with calls f with the lock state of a lock. It returns false if there is none.
+func (s *Room) with(name string, f func(*State)) bool {
+	st := s.findState(name)
+	if st == nil {
+		return false
+	}
+	defer s.putState(st)
+	f(st)
+	return true
+}
+
 // newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
 // knows how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for longest, once there is no room
 // for more. s.mu is held.
@@ -216,31 +224,18 @@ func (s *Room) putState(st *State) {
 
 // Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
 func (s *Room) Granted(g backend.Grant) (wanted bool) {
-	st := s.findState(g.Name)
-	if st == nil {
-		return false
-	}
-	defer s.putState(st)
-	return st.granted(g)
+	s.with(g.Name, func(st *State) { wanted = st.granted(g) })
+	return wanted
 }
 
 // Signalled wakes the owner of a ticket. It returns false if the session does not use a lock of that name.
 func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
-	st := s.findState(name)
-	if st == nil {
-		return false
-	}
-	defer s.putState(st)
-	st.signalled(ticket, placed)
-	return true
+	return s.with(name, func(st *State) { st.signalled(ticket, placed) })
 }
 
 // Taken asks Redis about a hold that another session is said to have resumed.
 func (s *Room) Taken(name string, epoch uint64) {
-	if st := s.findState(name); st != nil {
-		st.markTaken(epoch)
-		s.putState(st)
-	}
+	s.with(name, func(st *State) { st.markTaken(epoch) })
 }
 
 // Wanted notifies the holder of a lock that another session waits, and gives up a hold that lingers.

@@ -15,15 +15,13 @@ import (
 
 // withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
 // f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left afterwards.
-func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) bool {
-	st := s.findState(name)
-	if st == nil {
-		return false
-	}
-	defer s.putState(st)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
+func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) (ok bool) {
+	s.with(name, func(st *State) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		ok = st.m.Owned() && st.m.Epoch() == epoch && f(&st.info)
+	})
+	return ok
 }
 
 // An ownershipCheck finds out whether a hold is still its session's.
@@ -36,15 +34,13 @@ type ownershipCheck struct {
 }
 
 func (c ownershipCheck) run() {
-	if st := c.s.findState(c.name); st == nil || !st.checking(c) {
+	needed := false
+	if c.s.with(c.name, func(st *State) { needed = st.checking(c.epoch) }); !needed {
 		return
 	}
 	ctx, sent := c.s.core.Apart(c.s.core.Config.CommandTimeout)
 	found, err := c.remote.Inspect(ctx)
-	if st := c.s.findState(c.name); st != nil {
-		st.checked(c, c.learns(&found, err, sent))
-		c.s.putState(st)
-	}
+	c.s.with(c.name, func(st *State) { st.checked(c, c.learns(&found, err, sent)) })
 }
 
 // learns returns what a reply shows. As in Verify: Redis had the hold with this epoch, so with another one it is over.
@@ -54,12 +50,11 @@ func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) 
 	return machine.Checked{Epoch: c.epoch, Ours: ours && !again, Again: again, Failed: err != nil, Sent: sent, TTL: found.TTL}
 }
 
-// checking begins a check, and reports whether it is still needed. It drops a reference.
-func (st *State) checking(q ownershipCheck) bool {
-	defer st.s.putState(st)
+// checking begins a check, and reports whether it is still needed.
+func (st *State) checking(epoch uint64) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.m.Checking(q.epoch)
+	return st.m.Checking(epoch)
 }
 
 // checked handles Redis's reply.

@@ -62,12 +62,8 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 // Renewed implements [keeper.Holder]. A batch has no references: the hold may have ended and the lock state may serve another
 // lock by now. The machine ignores a reply for another epoch.
 func (st *State) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
-	if !st.renewed(r, sent, ahead) {
-		return
-	}
-	if st = st.s.findState(r.Remote.Name()); st != nil {
-		st.evict(r.Epoch, !r.Gone)
-		st.s.putState(st)
+	if st.renewed(r, sent, ahead) {
+		st.s.with(r.Remote.Name(), func(st *State) { st.evict(r.Epoch, !r.Gone) })
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // SignalAs wakes waiters of a condition, for its holder.
 func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition string, all bool) error {
-	return h.holding(owner, func(st *State, holds int) error {
+	return h.holding(owner, h.lost, func(st *State, holds int) error {
 		remote := st.remote.(backend.Conditions)
 		unknown, more := false, false
 		signal := func(ctx context.Context, h machine.Hold[core.Owner]) (gone bool, err error) {
@@ -42,22 +42,6 @@ func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 		}
 		return err
 	})
-}
-
-// holding calls f with the baton of an owner's hold.
-func (h *Handle) holding(owner core.Owner, f func(st *State, holds int) error) error {
-	if st := h.Room.findState(h.Name); st != nil {
-		defer h.Room.putState(st)
-		if holds, ok := st.Queue.Begin(owner); ok {
-			return f(st, holds)
-		}
-		st.mu.Lock() // a loss is on record before the mutex is free
-		defer st.mu.Unlock()
-	}
-	if h.lost(owner) {
-		return core.ErrLost
-	}
-	return core.ErrNotHeld
 }
 
 // AwaitAs waits for a condition, for its holder.
