@@ -106,15 +106,15 @@ func (q *Queue[K]) TryClaim(owner K, mode Mode) Outcome {
 	return got
 }
 
-// A Place is the result of [Queue.Reserve]: a place in line, or the baton itself. Each place needs exactly one
+// A Place is the result of [Queue.Reserve]: a place in line, or the baton itself. Each place in line needs exactly one
 // [Queue.Wait]. Until then the baton may belong to the place.
 type Place[K comparable] struct {
 	w   *node[K] // nil if the claim did not have to wait
-	got Outcome  // the result if w is nil
+	got Outcome  // the result if w is nil, else Busy
 }
 
-// Waits reports whether the place is in line: Wait does not return at once.
-func (p Place[K]) Waits() bool { return p.w != nil }
+// Outcome returns [Busy] if the place is in line, and otherwise what Wait would return at once.
+func (p Place[K]) Outcome() Outcome { return p.got }
 
 // Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
 // It never blocks. The second half, [Queue.Wait], may be another goroutine's.

@@ -11,7 +11,7 @@ import (
 func reserve(q *Queue[string], owner string, mode Mode, most int) (got Outcome, wait func() Outcome) {
 	p := q.ReserveWithin(owner, mode, most)
 	wait = func() Outcome { return q.Wait(p, nil, nil) }
-	if p.Waits() {
+	if p.Outcome() == Busy {
 		return 0, wait
 	}
 	return wait(), nil

@@ -113,8 +113,8 @@ func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome
 	if st.watched.Load() {
 		st.noteWaiter(t.Owner)
 	}
-	if !place.Waits() {
-		return st.Queue.Wait(place, nil, nil)
+	if got := place.Outcome(); got != localqueue.Busy {
+		return got
 	}
 	got := st.wait(ctx, place, t)
 	if got == localqueue.TimedOut && st.isCleaning() { // no owner has the lock: the try asks Redis once all the same

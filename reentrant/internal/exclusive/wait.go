@@ -79,8 +79,8 @@ func (h *Handle) WaitersFor(condition string) (owners []core.Owner, held bool) {
 
 // wait waits for the turn of a place in the local queue.
 func (st *State) wait(ctx context.Context, place localqueue.Place[core.Owner], t *Try) localqueue.Outcome {
-	if !place.Waits() {
-		return st.Queue.Wait(place, nil, nil)
+	if got := place.Outcome(); got != localqueue.Busy {
+		return got
 	}
 	s, name, remote := st.s, st.name, st.remote
 	if w := s.core.WatchWait(ctx, core.Event{Lock: name, Owner: t.Owner}, func(limit time.Duration) core.Sighting { return s.holderOf(name, remote, limit) }); w != nil {
