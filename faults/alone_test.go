@@ -107,9 +107,28 @@ func (h *hand) backed(p *part) {
 	if ends := time.Now().Add(time.Duration(left) * time.Millisecond); !ours || ends.Before(until) {
 		h.find("%s trusts %s for %v, and the server has it for %d ms, for %v", p.user(h), p.name, time.Until(until), left, holder)
 	}
+	if most := h.lasts(p); time.Duration(left)*time.Millisecond > most {
+		h.find("%s has %s for %d ms, and for %v at most", p.user(h), p.name, left, most)
+	}
 	if least := h.renewed(p); time.Duration(left)*time.Millisecond < least {
 		h.find("%s has %s for %d ms, and it should have been renewed until %v were left", p.user(h), p.name, left, least)
 	}
+}
+
+// lasts returns how long the lease of a Lock can last. One that is fixed began before the acquire returned.
+func (h *hand) lasts(p *part) time.Duration {
+	if h.lags() {
+		return broken
+	}
+	c := call{Op: p.op(history.Look)}
+	c.Client = p.user(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[c.key()]
+	if held.depth == 0 || held.terms.fixed == 0 {
+		return simLease
+	}
+	return held.terms.fixed - time.Duration(h.nowLocked()-held.got) + time.Second
 }
 
 // renewed returns how long the lease of a Lock must last while nothing goes wrong: it is renewed when a third of it is over,
@@ -150,6 +169,9 @@ func (h *hand) backedUnits(p *part) {
 	}
 	units = min(units, h.units(p))
 	for _, holder := range state.Holders {
+		if holder.TTL > simLease && !h.lags() {
+			break
+		}
 		if holder.Session == h.session.ID() && holder.Units >= units && !time.Now().Add(holder.TTL+time.Millisecond).Before(until) {
 			return
 		}

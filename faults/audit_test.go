@@ -64,7 +64,7 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	if w.excused(mine.process) || w.busy(mine) {
 		return
 	}
-	most := rest + 2*prompt
+	most := rest + 2*prompt + w.lateness()
 	if w.storm > 0 {
 		most += 3 * simHeartbeat // messages are late and come twice, and what a late copy gets is given back
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,7 @@ type cable struct {
 	calm     bool // nothing is slow, and nothing arrives twice
 	dead     bool // its process has died: what that still sends must not arrive as a copy either
 	brittle  bool // it takes no time, and every fault cuts it; set before anything goes through
+	deaf     bool // published messages are lost while it is calm
 	up, down fault
 	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
@@ -117,6 +119,13 @@ func (c *cable) settle(calm bool) {
 	c.calm = calm
 }
 
+// deafen makes the cable lose published messages while it is calm.
+func (c *cable) deafen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = true
+}
+
 // dies breaks the cable of a process for good.
 func (c *cable) dies(end fault) {
 	c.mu.Lock()
@@ -166,8 +175,17 @@ func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
 		if err != nil {
 			return
 		}
-		parcels <- c.parcel(bytes.Clone(buffer[:n]), f)
+		if c.hears(buffer[:n]) {
+			parcels <- c.parcel(bytes.Clone(buffer[:n]), f)
+		}
 	}
+}
+
+// hears reports whether data are no published message, or one that arrives. Each comes alone.
+func (c *cable) hears(data []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.deaf || !c.calm || !bytes.HasPrefix(data, []byte("*3\r\n$7\r\nmessage\r\n"))
 }
 
 func (c *cable) parcel(data []byte, f *fault) parcel {
@@ -257,6 +275,35 @@ func TestACableBreaks(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACableLosesWhatIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redistest.InBubble(t)
+		c := newCable(server, rand.New(rand.NewPCG(1, 1)))
+		conn, err := c.dial(t.Context(), "", nil, nil)
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n"))
+		require.NoError(t, err)
+		reads := func() string {
+			buffer := make([]byte, 1<<10)
+			_ = conn.SetReadDeadline(time.Now().Add(2 * slowest))
+			n, _ := conn.Read(buffer)
+			return string(buffer[:n])
+		}
+		publish := server.Client().B().Publish().Channel("c").Message("m").Build().Pin()
+		c.deafen()
+		for _, calm := range []bool{true, false} {
+			c.settle(calm)
+			if calm {
+				assert.Contains(t, reads(), "subscribe")
+			}
+			require.NoError(t, server.Client().Do(t.Context(), publish).Error())
+			assert.Equal(t, !calm, strings.Contains(reads(), "message"))
+		}
+		_ = conn.Close()
+		c.busy.Wait()
+	})
 }
 
 func TestACableHoldsBack(t *testing.T) {

@@ -52,6 +52,7 @@ func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 		"a try is reported to a cohort": {[]call{
 			did("a1", waitedFor, 1, 1.1, 0), late(try(did("b1", history.Acquire, 0.8, 0.9, 0))),
 		}, true, 0},
+		"a wait that goes on when its time is up": {[]call{late(did("b1", history.Acquire, 3, 8, 2*time.Second))}, false, 1},
 		"a try that does not get what is free": {[]call{
 			late(try(did("b1", history.Acquire, 10, 10.1, 0))), did("a1", history.Unlock, 1, 1.1, 0),
 		}, true, 1},

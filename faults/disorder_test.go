@@ -32,11 +32,13 @@ func (w *world) disorder() (findings []string) {
 			byLock[queueOf(c.Lock)] = append(byLock[queueOf(c.Lock)], c)
 		}
 	}
-	findings = append(findings, w.waste()...)
+	if !w.deaf() && !w.lags() { // which cost commands
+		findings = append(findings, w.waste()...)
+	}
 	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
 		calls := byLock[lock]
 		slices.SortStableFunc(calls, func(a, b call) int { return int(a.Call - b.Call) })
-		calm := calmCalls{calls: calls, end: w.storm, cohorts: w.cohorts(), find: find}
+		calm := calmCalls{calls: calls, end: w.storm, cohorts: w.cohorts(), late: w.lateness(), find: find}
 		calm.judge()
 	}
 	return findings
@@ -102,6 +104,7 @@ type calmCalls struct {
 	calls   []call
 	end     int64
 	cohorts bool
+	late    time.Duration // what a lost message costs
 	find    func(call, string, ...any)
 }
 
@@ -113,8 +116,9 @@ func (m calmCalls) judge() {
 		m.succeeds(c)
 		m.isBounded(c)
 		switch {
-		case c.Kind == waitedFor:
+		case c.Kind == waitedFor && m.late == 0:
 			m.isReported(c)
+		case c.Kind == waitedFor:
 		case c.Kind == signalled && c.Outcome == history.OK:
 			m.wakes(c)
 		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
@@ -136,11 +140,14 @@ func (m calmCalls) succeeds(c call) {
 		m.find(c, "%s (%s) although nothing had gone wrong", c.Outcome, c.Note)
 	}
 	atOnce := c.Kind != history.Await && c.Kind != waitedFor && !c.waits()
-	if atOnce && c.took() > prompt {
+	if atOnce && c.took() > prompt+m.late {
 		m.find(c, "it took %v", c.took())
 	}
 	if c.waits() && c.Outcome == history.No && c.took() < c.limit-time.Millisecond {
 		m.find(c, "it gave up after %v of %v", c.took(), c.limit)
+	}
+	if c.Kind == history.Acquire && c.waits() && c.Outcome == history.No && c.took() > c.limit+prompt+m.late {
+		m.find(c, "it took %v instead of %v", c.took(), c.limit)
 	}
 }
 
@@ -168,7 +175,7 @@ func (m calmCalls) isPrompt(i int, c call) {
 			overtaken++
 		}
 	}
-	patience := prompt
+	patience := prompt + m.late
 	if c.held.ends() > 0 {
 		patience += simHeartbeat // a waiter looks for itself
 	}
@@ -231,7 +238,7 @@ func (m calmCalls) hasReason(c call) {
 	if c.Lock != simLeft && c.Lock != simRight && c.Lock != simGate {
 		return
 	}
-	nearby := 2 * prompt.Nanoseconds()
+	nearby := (2*prompt + m.late).Nanoseconds()
 	if m.cohorts {
 		nearby += simLinger.Nanoseconds() // a session that keeps the lock may give it up too late for a try
 	}
@@ -320,7 +327,7 @@ func (m calmCalls) wakes(c call) {
 		switch expires := other.Call + other.limit.Nanoseconds(); {
 		case expires+prompt.Nanoseconds() < c.Call:
 			continue
-		case expires <= c.Return+prompt.Nanoseconds():
+		case expires <= c.Return+(prompt+m.late).Nanoseconds():
 		case !other.woken && other.Outcome != history.Lost && other.Return < m.end: // one that was woken may find others inside
 			m.find(c, "it did not wake %s, which had waited since %v", other.Client, time.Duration(other.Call))
 		}

@@ -85,6 +85,9 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { watch.ends(session) }()
+	if p.deaf() { // a session that hears nothing when it is opened is refused
+		p.cable.deafen()
+	}
 	p.mu.Lock()
 	p.sessions[session.ID()] = p.name
 	p.mu.Unlock()

@@ -204,11 +204,22 @@ func (w *world) kept(key string) time.Duration {
 }
 
 // The seed decides what kind of world it is: whether the server forgets, whether most sessions are
-// WithCohort, whether some are WithAsyncUnlock, and whether most processes run no scripts.
+// WithCohort, whether some are WithAsyncUnlock, whether most processes run no scripts, and whether before the storm all
+// messages that are published are lost, or the server's clock goes back at times.
 func (w *world) forgetful() bool { return w.seed%2 == 0 }
 func (w *world) cohorts() bool   { return w.seed%4 >= 2 }
 func (w *world) async() bool     { return w.seed%3 == 0 }
 func (w *world) plain() bool     { return w.seed%7 == 1 }
+func (w *world) deaf() bool      { return w.seed%11 == 6 }
+func (w *world) lags() bool      { return w.seed%11 == 7 }
+
+// lateness is what it costs that messages are lost: a heartbeat for each, and some calls need two.
+func (w *world) lateness() time.Duration {
+	if w.deaf() {
+		return simHeartbeat * 5 / 2
+	}
+	return 0
+}
 
 // released reports whether the server has nothing left of any name.
 func (w *world) released() bool {
@@ -331,7 +342,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 			assert.Fail(t, f.String())
 		}
 	}
-	for _, what := range slices.Concat(w.findings, w.disorder(), w.tooSoon(), w.unobserved()) {
+	for _, what := range slices.Concat(w.findings, w.disorder(), w.tooSoon(), w.unobserved(), w.mistimed()) {
 		assert.Fail(t, what)
 	}
 	if t.Failed() {

@@ -11,11 +11,17 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// rest is the time before the first fault.
+// rest is the time before the first fault. That the server's clock goes back a little is none.
 func (w *world) rest(alive []*process) {
-	for time.Since(w.start) < simCalm-auditEvery {
+	random := w.random(1 << 33)
+	for i := 1; time.Since(w.start) < simCalm-auditEvery; i++ {
 		time.Sleep(auditEvery)
 		w.audit()
+		if w.lags() && i%3 == 0 {
+			d := between(random, time.Second, simBlock)
+			w.note("the server's clock steps back by %v", d)
+			w.server.StepClock(-d)
+		}
 	}
 	time.Sleep(simCalm - time.Since(w.start))
 	w.mu.Lock()

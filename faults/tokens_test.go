@@ -1,0 +1,26 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/relock-go/relock/faults/history"
+)
+
+// simBlock is by how much tokens may run ahead of the server's clock.
+const simBlock = 5 * time.Second
+
+// mistimed finds tokens that do not come from the server's clock, which in a calm is the world's. A session that keeps a lock
+// may go on from an older one, and a caller has the grant of another that has left, if its message was lost.
+func (w *world) mistimed() (findings []string) {
+	for _, c := range w.calls {
+		if c.Return > w.storm || c.Kind != history.Acquire || c.Outcome != history.OK || c.again || c.Token == 0 || c.Read {
+			continue
+		}
+		at := time.Duration(int64(c.Token)-w.start.UnixMicro()) * time.Microsecond
+		if at > time.Duration(c.Return)+simBlock || !w.cohorts() && !w.lags() && !w.deaf() && at < time.Duration(c.Call)-simBlock {
+			findings = append(findings, fmt.Sprintf("%s got %s, called %v, with a token from %v", c.Client, c.Lock, time.Duration(c.Call), at))
+		}
+	}
+	return findings
+}
