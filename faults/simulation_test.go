@@ -297,6 +297,12 @@ func (w *world) find(format string, args ...any) {
 	w.findLocked(format, args...)
 }
 
+func (w *world) found() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.findings) > 0
+}
+
 func (w *world) findLocked(format string, args ...any) {
 	w.noteLocked(format, args...)
 	w.findings = append(w.findings, fmt.Sprintf(format, args...))

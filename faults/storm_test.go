@@ -61,10 +61,10 @@ var calamities = []calamity{
 	(*world).clockSteps,
 }
 
-// rage causes one fault after the other.
+// rage causes one fault after the other, as long as nothing has been found.
 func (w *world) rage(alive []*process) {
 	random := w.random(0)
-	for time.Since(w.start) < simulated {
+	for time.Since(w.start) < simulated && !w.found() {
 		time.Sleep(between(random, time.Second, 4*simHeartbeat))
 		w.audit()
 		calamities[random.IntN(len(calamities))](w, random, &alive[random.IntN(len(alive))], alive)
