@@ -119,20 +119,11 @@ func TestUnitsThatCameWhileTheMachineSleptAreConfirmed(t *testing.T) {
 	for how, comes := range came {
 		for _, slept := range []time.Duration{0, time.Hour} {
 			t.Run(fmt.Sprint(how, " over ", slept), func(t *testing.T) {
-				options := plan.Options{
-					Opened: time.Now(), Lease: time.Minute, Heartbeat: testHeartbeat, CommandTimeout: time.Second, Patience: time.Minute, GrantTTL: time.Minute,
-					EpochAbove: func(least uint64) uint64 { return least + 1 }, Seen: func() backend.Token { return 0 }, Saw: func(backend.Token) {},
-				}
-				queue := sharedqueue.NewPermits(func() time.Duration { return time.Since(options.Opened) })
-				p, at := plan.New(backend.Permits), plan.Moment{Options: &options, Now: time.Now(), Tier: permitTier{Permits: queue}}
-				o, w, _, _ := queue.Enter(1, 0)
-				require.Equal(t, sharedqueue.Waiting, o)
-				_, send := p.Next(&at)
-				require.True(t, send)
-				p.Send(&at)
+				p, at, queue := newPlan()
+				w := ask(t, p, at, queue)
 				at.Ahead = slept
-				comes(&p, &at)
-				_, again := p.Next(&at)
+				comes(p, at)
+				_, again := p.Next(at)
 				assert.Equal(t, slept > 0, again, "whether another copy asks for the units")
 				assert.Equal(t, slept == 0, queue.InUse() == 1, "whether they are used")
 				queue.Expel()
@@ -140,4 +131,47 @@ func TestUnitsThatCameWhileTheMachineSleptAreConfirmed(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Until a claim has its reply, only a copy of it confirms the units that it keeps: a renewal names the epoch before. After a
+// sleep that copy cannot wait until the pause is over.
+func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
+	for _, slept := range []time.Duration{0, time.Hour} {
+		t.Run(slept.String(), func(t *testing.T) {
+			p, at, queue := newPlan()
+			ask(t, p, at, queue)
+			p.Replied(at, &backend.ShareReply{Status: backend.Shared, Units: 1, First: 2, Last: 2, May: backend.Unlimited}, at.Now, 0)
+			require.Equal(t, 1, queue.InUse())
+			ask(t, p, at, queue)
+			p.Failed(at, plan.Failure{})
+			_, again := p.Next(at)
+			require.False(t, again, "there is a pause before the next copy")
+			at.Ahead = slept
+			look := p.Slept(at).Look
+			_, again = p.Next(at)
+			assert.Equal(t, slept > 0, look && again, "whether the pause is over")
+		})
+	}
+}
+
+// newPlan returns the plan of a semaphore, over a real queue, at a moment that does not pass.
+func newPlan() (*plan.Plan, *plan.Moment, *sharedqueue.Permits) {
+	options := plan.Options{
+		Opened: time.Now(), Lease: time.Minute, Heartbeat: testHeartbeat, CommandTimeout: time.Second, Patience: time.Minute, GrantTTL: time.Minute,
+		Pause:      func(_ int, most time.Duration) time.Duration { return most },
+		EpochAbove: func(least uint64) uint64 { return least + 1 }, Seen: func() backend.Token { return 0 }, Saw: func(backend.Token) {},
+	}
+	queue := sharedqueue.NewPermits(func() time.Duration { return 0 })
+	p := plan.New(backend.Permits)
+	return &p, &plan.Moment{Options: &options, Now: options.Opened, Tier: permitTier{Permits: queue}}, queue
+}
+
+// ask has a user claim a permit, and a copy of the plan's claim for it sent.
+func ask(t *testing.T, p *plan.Plan, at *plan.Moment, queue *sharedqueue.Permits) *sharedqueue.PermitWaiter {
+	o, w, _, _ := queue.Enter(1, 0)
+	require.Equal(t, sharedqueue.Waiting, o)
+	_, send := p.Next(at)
+	require.True(t, send)
+	p.Send(at)
+	return w
 }
