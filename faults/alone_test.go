@@ -17,11 +17,17 @@ func (h *hand) enter(p *part) {
 	h.mu.Lock()
 	h.inside[p] = h
 	h.mu.Unlock()
+	if h.scribe != nil {
+		h.scribe.got(h, p)
+	}
 	h.alone(p)
 }
 
 // leave notes that a hand is about to release a part.
 func (h *hand) leave(p *part) {
+	if h.scribe != nil {
+		h.scribe.left(h, p)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.inside, p)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -24,6 +25,7 @@ import (
 // virtual time, and without sockets.
 type cable struct {
 	server *redistest.Server
+	scribe *scribe        // nil: nothing is traced; set before anything goes through
 	busy   sync.WaitGroup // connections, and late copies on their way
 
 	mu       sync.Mutex
@@ -67,6 +69,15 @@ func newCable(server *redistest.Server, random *rand.Rand) *cable {
 	return &cable{server: server, random: random, turned: make(chan struct{}), strands: make(map[*strand]struct{})}
 }
 
+// reach connects to the server.
+func (c *cable) reach() (net.Conn, error) {
+	conn, err := c.server.Dial()
+	if err != nil || c.scribe == nil {
+		return conn, err
+	}
+	return &scribedWire{Conn: conn, scribe: c.scribe}, nil
+}
+
 // dial is a DialCtxFn for rueidis.
 func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	c.mu.Lock()
@@ -74,7 +85,7 @@ func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Con
 	if c.up == cutting {
 		return nil, errCut
 	}
-	server, err := c.server.Dial()
+	server, err := c.reach()
 	if err != nil {
 		return nil, err
 	}
@@ -211,13 +222,14 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	}
 }
 
-// copy sends a request a second time, over a connection of its own. Nothing reads the reply.
+// copy sends a request a second time, over a connection of its own. Nobody gets the reply.
 func (c *cable) copy(data []byte, late time.Duration) {
 	time.Sleep(late)
-	conn, err := c.server.Dial()
+	conn, err := c.reach()
 	if err != nil {
 		return
 	}
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	_, _ = conn.Write(data)
 	time.Sleep(time.Second) // until it has been executed
 	_ = conn.Close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/faults/history"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/reentrant"
@@ -50,6 +51,7 @@ func (w *world) begin() *process {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &process{world: w, name: fmt.Sprintf("p%d", w.born), number: w.born, stop: stop}
 	p.cable = newCable(w.server, w.random(p.number*100))
+	p.cable.scribe = w.scribe
 	p.cable.settle(w.calm)
 	p.cable.brittle = p.runsNoScripts()
 	w.note("%s begins", p.name)
@@ -75,12 +77,12 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	backend, err := redisbackend.New(client, p.verbs()...)
+	server, err := p.backend(client)
 	if err != nil {
 		return err
 	}
 	watch := newWitness(p)
-	session, err := reentrant.NewSession(backend, append(p.options(), reentrant.WithObserver(watch))...)
+	session, err := reentrant.NewSession(server, append(p.options(), reentrant.WithObserver(watch))...)
 	if err != nil {
 		return err
 	}
@@ -115,6 +117,15 @@ func (p *process) end(session *reentrant.Session) error {
 		p.find("the session of %s does not end: %v", p.name, again)
 	}
 	return err
+}
+
+// backend returns a process's backend.
+func (p *process) backend(client rueidis.Client) (backend.Backend, error) {
+	if p.scribe == nil {
+		return redisbackend.New(client, p.verbs()...)
+	}
+	b, err := redisbackend.New(scribedClient{client}, p.verbs()...)
+	return scribedBackend{b, p.scribe}, err
 }
 
 // verbs are options of a process's backend.

@@ -65,6 +65,9 @@ func TestSimulation(t *testing.T) {
 				}
 				w := newWorld(i)
 				synctest.Test(t, w.play)
+				if w.scribe != nil {
+					w.scribe.write(t, *traces, i)
+				}
 				h, l := w.judge(t)
 				holds.Add(int64(h))
 				lost.Add(int64(l))
@@ -80,6 +83,7 @@ type world struct {
 	t      *testing.T // of the bubble
 	seed   uint64
 	server *redistest.Server
+	scribe *scribe            // nil: no traces are written
 	asker  *reentrant.Session // of the server alone: no fault concerns it
 	start  time.Time
 	calm   bool // until the first fault; written between the phases, when no process begins
@@ -135,6 +139,9 @@ func (w *world) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w
 
 func (w *world) play(t *testing.T) {
 	w.t, w.server, w.start = t, redistest.InBubble(t), time.Now()
+	if *traces != "" && w.traced() {
+		w.scribe = newScribe(w.server)
+	}
 	var err error
 	w.asker, err = reentrant.NewSession(w.server.Backend())
 	require.NoError(t, err)
@@ -220,6 +227,9 @@ func (w *world) lateness() time.Duration {
 	}
 	return 0
 }
+
+// traced reports whether traces of a world can be written: the specification does not explain what it forgets, and blocks of tokens.
+func (w *world) traced() bool { return !w.forgetful() && !w.cohorts() && !w.plain() }
 
 // released reports whether the server has nothing left of any name.
 func (w *world) released() bool {

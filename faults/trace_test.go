@@ -508,7 +508,7 @@ func (tr *trace) text() string {
 		rank, _ := slices.BinarySearch(tokens, s.token)
 		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
 			"keep |-> %s, again |-> %s, reply |-> %q, to |-> %q, te |-> %d]", s.at, s.what, s.s, s.kind, s.epoch,
-			min(s.age, traceLease.Milliseconds()), s.until, rank, truth(s.keep), truth(s.again), s.reply, s.to, s.toEpoch)
+			s.age, s.until, rank, truth(s.keep), truth(s.again), s.reply, s.to, s.toEpoch)
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }

@@ -42,7 +42,9 @@ Nobody == "nobody"
 \* age counts from the sending of the request, in a push from the grant. x is the token of a grant or of a hold that is
 \* renewed, the highest token that the sender of an attempt has seen, and the ticks until the tombstone of a release ends.
 Message(kind, s, e, age, x) == [kind |-> kind, s |-> s, e |-> e, age |-> age, x |-> x]
-Attempts == {"attempt", "yield"}
+\* Tries take no place. A try takes a free lock for which others wait, and a poll does not; a cede is a poll that yields.
+Tries == {"try", "poll", "cede"}
+Attempts == {"attempt", "yield"} \cup Tries
 Requests == Attempts \cup {"renew", "release"}
 
 \* No session would act on it: it need not arrive. A reply counts for the epoch under way only.
@@ -95,7 +97,7 @@ ToFirst(srv) ==
 Attempt(m) ==
     LET s == m.s  e == m.e  i == At(server, s)
         reply(kind, x) == Message(kind, s, e, m.age, x)
-        wait(r) == Result(Queued(r.srv, m), r.out \cup {reply("waiting", 0)}, r.token)
+        wait(r) == Result(IF m.kind \in Tries THEN r.srv ELSE Queued(r.srv, m), r.out \cup {reply("waiting", 0)}, r.token)
         own(srv) == Result(srv, {reply("granted", srv.token)}, srv.token)
         lower == \/ Has(server, s) /\ e < server.epoch
                  \/ i # 0 /\ e < server.places[i].e
@@ -105,11 +107,11 @@ Attempt(m) ==
              \/ e <= server.tombs[s].e -> Result(server, {reply("stale", 0)}, 0)
           [] Has(server, s) /\ e = server.epoch /\ Rule("same epoch") ->
                 Result([server EXCEPT !.left = Lease, !.ends = TRUE], {reply("granted", server.token)}, 0)
-          [] Has(server, s) /\ m.kind = "yield" /\ server.places # <<>> -> wait(ToFirst(server))
+          [] Has(server, s) /\ m.kind \in {"yield", "cede"} /\ server.places # <<>> -> wait(ToFirst(server))
           [] Has(server, s) ->
                 LET next == Grant(server, s, e, Lease, m.x)
                 IN  own(IF Rule("new token") THEN next ELSE [next EXCEPT !.token = server.token])
-          [] ~Live(server) /\ (server.places = <<>> \/ i = 1 \/ ~Rule("queue")) -> own(Grant(server, s, e, Lease, m.x))
+          [] ~Live(server) /\ (server.places = <<>> \/ i = 1 \/ m.kind = "try" \/ ~Rule("queue")) -> own(Grant(server, s, e, Lease, m.x))
           [] ~Live(server) -> wait(ToFirst(server))
           [] OTHER -> wait(Result(server, {}, 0))
 

@@ -1,0 +1,116 @@
+----------------------------- MODULE WorldTrace -----------------------------
+(* Whether Relock.tla explains a trace of a lock of the simulation, whose processes have clients of their own over connections
+   that break. RelockTrace.tla says what is checked of sessions. Of the server this looks at what it has after each command: the
+   holder, its epoch, its lease to the millisecond, the token, and the queue.
+
+   A re-entry is a renewal that may leave the lease as it was, and a try an attempt that takes no place. An owner may begin to use
+   a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. *)
+EXTENDS RelockTrace
+
+\* A token is right that is the record's, and high enough.
+WorldNewToken(srv, seen) == IF Step.top > Max({srv.token, seen}) THEN Step.top ELSE 0
+
+(* ------------------------------------------------------------------------------------------------------- sessions *)
+
+\* Copies of requests that are not executed, and replies and pushes that are not heard, are left out.
+Under(m) == IF Step.again THEN net \cup {m} ELSE net
+
+\* A copy of an attempt is under way until its own notAfter.
+Copy(age) == <<Step.e, age + NotAfter - Step.until>>
+Unused == {g \in grants: g.m.s = Step.s /\ g.m.e = Me.epoch}
+
+WorldAttempted ==
+    /\ Step.kind \in Attempts /\ ~inside[Step.s]
+    /\ Step.e > Me.epoch \/ (Step.e = Me.epoch /\ Me.phase = "asking")
+    /\ Step.until <= NotAfter /\ Step.token >= Me.token
+    /\ session' = [session EXCEPT ![Step.s] =
+            [@ EXCEPT !.phase = "asking", !.epoch = Step.e, !.trust = 0, !.open = @ \cup {Copy(0)}]]
+    /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.token)), {}, session')
+    /\ grants' = {g \in grants: g.m.s # Step.s \/ g.m.e = Step.e}
+    /\ kept' = [kept EXCEPT ![Step.s] = Max({@} \cup {TraceTrust(g.m): g \in {g \in Unused: ~g.keep}})]
+
+WorldReleased ==
+    /\ Step.kind = "release" /\ Step.e <= Me.epoch
+    /\ Step.e = Me.epoch => ~inside[Step.s] /\ Step.until + 2 >= Open(Step.s)
+    /\ session' = IF Step.e < Me.epoch THEN session ELSE [session EXCEPT ![Step.s] = [@ EXCEPT !.phase = "releasing", !.trust = 0]]
+    /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.until)), {}, session')
+    /\ UNCHANGED <<grants, kept>>
+
+WorldRenewed ==
+    /\ Step.kind = "renew" /\ Step.e <= Me.epoch
+    /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, 0)), {}, session)
+    /\ UNCHANGED <<session, grants, kept>>
+
+WorldSend == (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace>>
+
+\* The way of a push is not known to the trace, so any age of it will do.
+Arrived == {m \in net: m.kind = Step.kind /\ m.s = Step.s /\ m.e = Step.e /\ m.x = Step.token /\ (m.kind = "push" \/ m.age = Step.age)}
+
+\* A grant that no owner uses yet is renewed, or gone.
+Confirmed(m) ==
+    {IF g \in Unused /\ m.kind = "renewed" /\ ~Step.keep THEN [m |-> [g.m EXCEPT !.kind = "granted", !.age = m.age], keep |-> FALSE] ELSE g:
+        g \in {g \in grants: g \in Unused /\ m.kind \in {"renewed", "gone"} => m.x = g.m.x}}
+KeptBy(m) == IF m.kind = "renewed" /\ ~Step.keep /\ m.x = Me.token /\ Me.phase = "lost" THEN Max({kept[m.s], TraceTrust(m)}) ELSE kept[m.s]
+
+\* The reply to a re-entry that left the lease as it was only confirms the hold.
+Known(m) == IF m.kind = "renewed" /\ Step.keep /\ m.x = Me.token THEN Me ELSE Heard(Me, m)
+
+WorldHear ==
+    /\ IF Arrived = {} THEN Step.e # Me.epoch /\ UNCHANGED <<net, session, grants, kept>> \* no session acts on it
+       ELSE \E m \in Arrived:
+                /\ net' = IF Step.again THEN net ELSE net \ {m}
+                /\ kept' = [kept EXCEPT ![m.s] = KeptBy(m)]
+                /\ IF m.kind \in {"granted", "push"}
+                   THEN /\ grants' = grants \cup {[m |-> m, keep |-> Step.keep]}
+                        /\ session' = IF m.kind = "push" THEN session ELSE [session EXCEPT ![m.s].open = @ \ {Copy(m.age)}]
+                   ELSE /\ grants' = Confirmed(m)
+                        /\ session' = [session EXCEPT ![m.s] =
+                                [Known(m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {Copy(m.age)}]]
+    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace>>
+
+(* ---------------------------------------------------------------------------------------------------- the server *)
+
+Shows(srv) ==
+    /\ Live(srv) <=> Step.owner # ""
+    /\ Live(srv) => srv.owner = Step.owner /\ srv.epoch = Step.oe /\ srv.left = Step.left
+    /\ Step.top # 0 => srv.token = Step.top
+    /\ [i \in DOMAIN srv.places |-> [s |-> srv.places[i].s, e |-> srv.places[i].e]] = Step.places
+
+\* A takeover and a re-entry may leave the lease as it is.
+Lasting(r, m) ==
+    IF Step.keep /\ Has(server, m.s) /\ r.srv.owner = m.s /\ (m.kind = "renew" \/ m.e > server.epoch)
+    THEN [r.srv EXCEPT !.left = server.left] ELSE r.srv
+
+Awaited(out) == {o \in out: IF o.kind = "push" THEN Step.pushed ELSE Step.heard}
+
+WorldRan ==
+    \E m \in net: /\ Is(m)
+        /\ \E r \in {Executed(m)}:
+            /\ server' \in Placed(Lasting(r, m), m.s) /\ Shows(server')
+            /\ net' = Sent(IF Step.again THEN net ELSE net \ {m}, Awaited(r.out), session)
+            /\ world' = [world EXCEPT
+                    !.rose = @ /\ (r.token = 0 \/ r.token > world.top),
+                    !.top = Max({@, r.token}),
+                    !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e]
+        /\ lapsed' = lapsed \ {m.s}
+
+WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace>>
+
+\* The server says that it is too late, which a session reckons by replies that took their time: it may be so early.
+WorldLate == Step.kind \in Attempts /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra>>
+
+(* --------------------------------------------------------------------------------------------------- the trace *)
+
+WorldTaken ==
+    CASE Step.what = "send" -> WorldSend
+      [] Step.what = "execute" -> WorldExecute
+      [] Step.what = "late" -> WorldLate
+      [] Step.what = "hear" -> WorldHear
+      [] Step.what = "got" -> Got
+      [] Step.what = "left" -> Leaving(Step.s)
+
+WorldNext ==
+    /\ at <= Len(Recorded[trace])
+    /\ Pass \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
+WorldSpec == TraceInit /\ [][WorldNext]_<<vars, at, now, extra>>
+=============================================================================
