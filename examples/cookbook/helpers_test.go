@@ -129,6 +129,16 @@ func waiting(t *testing.T, session *reentrant.Session, name string, sessions int
 	})
 }
 
+// given waits until a lock is free that a session gave up at its end. A Close whose context has ended waits for a second
+// only; the rest is done in the background.
+func given(t *testing.T, lock *reentrant.Lock) {
+	t.Helper()
+	eventually(t, "what was held is given up", func() bool {
+		locked, err := lock.IsLocked(t.Context())
+		return err == nil && !locked
+	})
+}
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()

@@ -97,6 +97,7 @@ func TestAFixedLeaseEndsWithItsSession(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, first.Close(ended), context.Canceled)
+	given(t, second)
 	free, err = second.TryLock(t.Context())
 	require.NoError(t, err)
 	assert.True(t, free, "so the lock is no record of what was done")

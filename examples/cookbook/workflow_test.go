@@ -45,6 +45,7 @@ func TestAClosedSessionLeavesNothingToContinue(t *testing.T) {
 	require.ErrorIs(t, session.Close(ended), context.Canceled)
 
 	after := process(t, server).NewLock("order:17")
+	given(t, after)
 	inside, resumed, err := Continue(t.Context(), after, secret)
 	require.NoError(t, err)
 	assert.False(t, resumed, "it was given up")
