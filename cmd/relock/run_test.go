@@ -102,7 +102,7 @@ func TestARunThatWouldWaitForItselfIsRefused(t *testing.T) {
 		"in the shell": {"sh", "-c", `"$0" run --wait 0 --lease 1m lock -- echo never`, relock},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := start(t, url, append([]string{"run", "lock", "--"}, command...)...)
+			r := answered(t, url, append([]string{"run", "lock", "--"}, command...)...) // the inner one may ask once
 			r.exits(exitUsage)
 			assert.Contains(t, r.stderr.String(), "lock lock is already held by the relock run that this one is a part of")
 			assert.Empty(t, r.stdout.String())
@@ -454,14 +454,14 @@ func TestALockIsKeptForAtLeastSoLong(t *testing.T) {
 	left := []string{sessionsVariable + "=" + st.Session} // of what the command left behind
 	answeredWith(t, left, url, "run", "-n", "lock", "--", "true").exits(exitNotAcquired)
 
-	look := start(t, url, "inspect", "lock")
+	look := answered(t, url, "inspect", "lock")
 	look.exits(0)
 	assert.Regexp(t, `state +kept until its lease ends, though unlocked \(--at-least\)\n`, look.stdout.String())
-	look = start(t, url, "inspect", "--json", "lock")
+	look = answered(t, url, "inspect", "--json", "lock")
 	look.exits(0)
 	assert.Contains(t, look.stdout.String(), `"unlocked":true`)
 
-	start(t, url, "unlock", "--force", "lock").exits(0)
+	takeAway(t, url, "lock")
 	answered(t, url, "run", "-n", "lock", "--", "true").exits(0)
 	assert.False(t, state(t, s, "lock").Locked)
 }

@@ -350,15 +350,18 @@ func state(t *testing.T, s *reentrant.Session, name string) reentrant.State {
 }
 
 // holdLock takes a lock for the test, and returns a function that releases it. If Redis does not confirm the release in
-// time, the session repeats it in the background.
+// time, the session repeats it in the background, and the function waits for that.
 func holdLock(t *testing.T, s *reentrant.Session, name, owner string) (release func()) {
 	t.Helper()
 	ctx := reentrant.WithOwner(t.Context(), owner)
 	lock := s.NewLock(name)
 	require.NoError(t, lock.Lock(ctx))
 	return func() {
-		if err := lock.Unlock(ctx); !errors.Is(err, reentrant.ErrUnavailable) {
+		err := lock.Unlock(ctx)
+		if !errors.Is(err, reentrant.ErrUnavailable) {
 			assert.NoError(t, err)
+			return
 		}
+		eventually(t, func() bool { return state(t, s, name).Owner != "~"+owner }, "the release is not repeated")
 	}
 }
