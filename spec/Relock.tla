@@ -124,7 +124,9 @@ Release(m) ==
                  left |-> IF Rule("longest tombstone") THEN Max({m.x, was.left}) ELSE m.x]
         buried == IF m.x > 0 /\ Rule("tombstone") THEN [server EXCEPT !.tombs[s] = tomb] ELSE server
         left == IF i # 0 /\ names(server.places[i].e) THEN [buried EXCEPT !.places = Without(@, s)] ELSE buried
-        r == IF (Has(server, s) /\ names(server.epoch)) \/ ~Live(server) THEN ToFirst(left) ELSE Result(left, {}, 0)
+        free == \/ Has(server, s) /\ names(server.epoch)
+                \/ ~Live(server) /\ Rule("release of a free lock")
+        r == IF free THEN ToFirst(left) ELSE Result(left, {}, 0)
     IN  [r EXCEPT !.out = @ \cup {Message("freed", s, m.e, m.age, 0)}]
 
 Renew(m) ==
@@ -147,6 +149,7 @@ Execute(m, doubled) ==
                 !.rose = @ /\ (~Tokens \/ r.token = 0 \/ r.token > world.top),
                 !.top = Max({@, r.token}),
                 !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e,
+                !.handed = @ /\ (m.kind = "release" => Live(r.srv) \/ r.srv.places = <<>>),
                 !.given = IF m.kind = "release" /\ ~Doubles THEN [@ EXCEPT ![m.s] = Max({@, m.e})] ELSE @]
            /\ UNCHANGED <<replica, session>>
 
@@ -265,7 +268,7 @@ Failover(behind) ==
     /\ UNCHANGED <<net, session>>
 
 Start == [calm |-> FALSE, failovers |-> 0, slips |-> 0, behind |-> 0, forgot |-> FALSE,
-          top |-> 0, rose |-> TRUE, renewed |-> TRUE, given |-> [s \in Sessions |-> 0]]
+          top |-> 0, rose |-> TRUE, renewed |-> TRUE, handed |-> TRUE, given |-> [s \in Sessions |-> 0]]
 
 Init ==
     /\ server = Empty /\ replica = Empty /\ net = {}
@@ -350,6 +353,9 @@ NotAgain == [][Kept /\ ~Live(server) /\ Live(server') /\ server'.owner = server.
 
 \* A renewal prolongs the hold of its epoch, and no other.
 RenewsItsOwn == world.renewed
+
+\* A release leaves no free lock to those that wait.
+HandsOn == world.handed
 
 \* A hold is not confirmed by another one that Redis, which forgot it, granted by the same epoch.
 ConfirmsItsOwn ==
