@@ -64,6 +64,10 @@ func TestTheRecordIsKeptBrieflyWhereNoSessionWaits(t *testing.T) {
 			l.Release(now, "a", backend.ReleaseRequest{Epoch: 1}, time.Second, 0)
 			take(t, l, "b", now+limit)
 		}, long},
+		"given up by another": {func(t *testing.T, l *Lock) {
+			take(t, l, "a", now+limit)
+			l.Release(now, "b", backend.ReleaseRequest{Epoch: 1}, time.Second, 0)
+		}, time.Hour},
 		"given up for a condition": {func(t *testing.T, l *Lock) {
 			take(t, l, "a", now+limit)
 			_, err := l.Await(now, "a", backend.AwaitRequest{Condition: "c", Epoch: 1, Ticket: 2, Patience: time.Second}, time.Second)
