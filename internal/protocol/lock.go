@@ -26,7 +26,7 @@ type Lock struct {
 	Conditions map[string]*Condition
 
 	Batch   int                        // the most waiters of a condition that one Signal wakes; 0: no limit
-	Keep    time.Duration              // how long the record outlives its last change and its lease
+	Keep    time.Duration              // how long the record outlives its last change; twice a lease, if that is longer
 	Brief   time.Duration              // the same, if the lock was free and no session waited
 	Publish func(to string, m Message) // sends a message to a session
 }
@@ -206,9 +206,9 @@ func (l *Lock) vacant(now Instant, req backend.AcquireRequest) bool {
 	return len(l.Queue) == 0 && len(l.Record.Tombs) == 0 && req.Tokens == 1 && max(l.Record.Last, req.Seen) < clockToken(now)
 }
 
-// briefly returns how long to keep the record of a lock that was vacant: until the attempt is refused, at least.
+// briefly is keepFor for a lock that was vacant: until the attempt is refused, at least.
 func (l *Lock) briefly(now Instant, lease time.Duration, notAfter Instant) time.Duration {
-	return max(l.Brief+lease, notAfter-now)
+	return max(l.Brief, 2*lease, notAfter-now)
 }
 
 // wanted sends the holder's session the message that another session asks for the lock, if the hold may linger or, when
@@ -460,8 +460,8 @@ func (l *Lock) retention(now Instant) Instant {
 	return now + l.Record.Keep + max(0, ahead)
 }
 
-// keepFor returns how long to keep the record for an attempt with the given lease.
-func (l *Lock) keepFor(lease time.Duration) time.Duration { return l.Keep + lease }
+// keepFor returns how long to keep the record for an attempt with the given lease: the record outlives the hold.
+func (l *Lock) keepFor(lease time.Duration) time.Duration { return max(l.Keep, 2*lease) }
 
 // firstWaiter returns the longest waiting session that is alive. The dead ones before it lose their places.
 func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
