@@ -286,13 +286,14 @@ type Failure struct {
 	Refused bool // it would be refused again, so the caller gives up
 }
 
-// Unanswered handles a copy without a reply. After Pause the driver decides how long.
+// Unanswered handles a copy without a reply. After Pause the driver decides how long. The next copy asks for a full lease: there
+// may be another server by then, which has less of the last one, and little of that may be left.
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
-		m.unreleased, m.att.keepTTL = true, false
+		m.unreleased = true
 		m.doubt(at.instant(m.notAfter(at)))
 	}
-	m.prior, m.att.sent = backend.Prior{}, 0
+	m.prior, m.att.keepTTL, m.att.sent = backend.Prior{}, false, 0
 	next := phaseOfNext(m.hold.alone)
 	m.together(at)
 	if f.Refused || !m.att.waits {

@@ -155,6 +155,21 @@ func TestHoldThatIsHandedOnKeepsItsLeaseWhileTwoThirdsAreLeft(t *testing.T) {
 	}
 }
 
+func TestACopyAfterOneWithoutAReplyAsksForAFullLease(t *testing.T) {
+	for _, unknown := range []bool{true, false} {
+		r := newRig()
+		r.reach(Handed)
+		r.m.Begin(&r.at, &r.head)
+		require.True(t, r.send().KeepTTL)
+		r.wait(r.at.Lease / 3)
+		answer(unknown, false)(r)
+		r.m.Send(&r.at, 0)
+		assert.False(t, r.m.AcquireRequest(&r.at).KeepTTL)
+		r.granted()
+		assert.Equal(t, r.at.Now, r.m.Hold().Lease.Sent)
+	}
+}
+
 // handOn hands the hold on, n times.
 func handOn(r *rig, n int) (yields bool) {
 	for range n {
