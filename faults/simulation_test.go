@@ -203,11 +203,7 @@ func (w *world) kept(key string) time.Duration {
 	var last int64 // tokens are microseconds
 	_, err = fmt.Sscan(words, &first, &last)
 	require.NoError(w.t, err)
-	least := simKept
-	if kind == "string" && w.plain() { // without scripts a lock's record outlives the lease by as much
-		least += simLease
-	}
-	return least + max(0, time.Duration(last-now[0]*1_000_000-now[1])*time.Microsecond) + time.Second
+	return simKept + max(0, time.Duration(last-now[0]*1_000_000-now[1])*time.Microsecond) + time.Second
 }
 
 // The seed decides what kind of world it is: whether the server forgets, whether most sessions are
