@@ -223,9 +223,9 @@ func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
 	st.s.core.Report(ctx, core.Event{Kind: kind, Lock: st.name, Owner: h.Owner, Token: h.Token, Wait: time.Since(t.Begun)})
 }
 
-// startUpkeepLocked starts what goes on beside a hold that is new in Redis: it records how long the lease can be trusted, sends the
-// note and has the keeper renew the lease. If another session may have resumed the hold already, it asks Redis (check), since a copy of the same
-// attempt may have got the hold anew after that. st.mu is held.
+// startUpkeepLocked starts the upkeep of a hold that is new in Redis: it records how long the lease can be trusted, sends the
+// note and has the keeper renew the lease. If another session may have resumed the hold already, it asks Redis (check), since
+// a copy of the same attempt may have got the hold anew after that. st.mu is held.
 func (st *State) startUpkeepLocked(text string, check bool) {
 	if text != "" {
 		st.info.note = &note{text: text}
@@ -237,7 +237,8 @@ func (st *State) startUpkeepLocked(text string, check bool) {
 	}
 }
 
-// trustLocked records for how long the lease can be trusted, after the machine has changed that. st.mu is held.
+// trustLocked records for how long the lease can be trusted, after the machine has changed that, and returns the lease. st.mu
+// is held.
 func (st *State) trustLocked() lease.Lease {
 	l := st.m.Hold().Lease
 	st.trustUntil.Store(int64(l.Until().Sub(st.s.core.Opened)))
