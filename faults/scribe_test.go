@@ -48,7 +48,7 @@ type message struct {
 	line
 	lock string
 	req  backend.ReenterRequest // of a re-entry
-	done bool                   // it has been executed; scribe.mu, and so is its keep
+	done bool                   // it has been executed; guarded by scribe.mu, as is the line's keep
 }
 
 // A page is a trace of a lock.
