@@ -170,7 +170,8 @@ func (s *Server) idle() bool {
 }
 
 // StepClock moves the server's clock ahead by d, as after a correction or a failover to a server whose clock is ahead: d
-// is gone from every lease and expiry, from the next command on. The clock of the process stays.
+// is gone from every lease and expiry, from the next command on. A negative d moves it back, and lengthens them. The clock
+// of the process stays.
 func (s *Server) StepClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
