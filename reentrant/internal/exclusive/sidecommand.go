@@ -35,7 +35,8 @@ type ownershipCheck struct {
 
 func (c ownershipCheck) run() {
 	needed := false
-	if c.s.with(c.name, func(st *State) { needed = st.checking(c.epoch) }); !needed {
+	c.s.with(c.name, func(st *State) { needed = st.checking(c.epoch) })
+	if !needed {
 		return
 	}
 	ctx, sent := c.s.core.Apart(c.s.core.Config.CommandTimeout)
