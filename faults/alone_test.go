@@ -17,16 +17,16 @@ func (h *hand) enter(p *part) {
 	h.mu.Lock()
 	h.inside[p] = h
 	h.mu.Unlock()
-	if h.scribe != nil {
-		h.scribe.got(h, p)
+	if h.recorder != nil {
+		h.recorder.got(h, p)
 	}
 	h.alone(p)
 }
 
 // leave notes that a hand is about to release a part.
 func (h *hand) leave(p *part) {
-	if h.scribe != nil {
-		h.scribe.left(h, p)
+	if h.recorder != nil {
+		h.recorder.left(h, p)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,9 +24,9 @@ import (
 // A cable carries the connections of one process of a simulation to the server, and can break them as a link does: in
 // virtual time, and without sockets.
 type cable struct {
-	server *redistest.Server
-	scribe *scribe        // nil: nothing is traced; set before anything goes through
-	busy   sync.WaitGroup // connections, and late copies on their way
+	server   *redistest.Server
+	recorder *recorder      // nil: nothing is traced; set before anything goes through
+	busy     sync.WaitGroup // connections, and late copies on their way
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -72,10 +72,10 @@ func newCable(server *redistest.Server, random *rand.Rand) *cable {
 // reach connects to the server.
 func (c *cable) reach() (net.Conn, error) {
 	conn, err := c.server.Dial()
-	if err != nil || c.scribe == nil {
+	if err != nil || c.recorder == nil {
 		return conn, err
 	}
-	return &scribedWire{Conn: conn, scribe: c.scribe}, nil
+	return &recordedWire{Conn: conn, recorder: c.recorder}, nil
 }
 
 // dial is a DialCtxFn for rueidis.

@@ -51,7 +51,7 @@ func (w *world) begin() *process {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &process{world: w, name: fmt.Sprintf("p%d", w.born), number: w.born, stop: stop}
 	p.cable = newCable(w.server, w.random(p.number*100))
-	p.cable.scribe = w.scribe
+	p.cable.recorder = w.recorder
 	p.cable.settle(w.calm)
 	p.cable.brittle = p.runsNoScripts()
 	w.note("%s begins", p.name)
@@ -121,11 +121,11 @@ func (p *process) end(session *reentrant.Session) error {
 
 // backend returns a process's backend.
 func (p *process) backend(client rueidis.Client) (backend.Backend, error) {
-	if p.scribe == nil {
+	if p.recorder == nil {
 		return redisbackend.New(client, p.verbs()...)
 	}
-	b, err := redisbackend.New(scribedClient{client}, p.verbs()...)
-	return scribedBackend{b, p.scribe}, err
+	b, err := redisbackend.New(recordedClient{client}, p.verbs()...)
+	return recordedBackend{b, p.recorder}, err
 }
 
 // verbs are options of a process's backend.

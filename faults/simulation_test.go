@@ -65,8 +65,8 @@ func TestSimulation(t *testing.T) {
 				}
 				w := newWorld(i)
 				synctest.Test(t, w.play)
-				if w.scribe != nil {
-					w.scribe.write(t, *traces, i)
+				if w.recorder != nil {
+					w.recorder.write(t, *traces, i)
 				}
 				h, l := w.judge(t)
 				holds.Add(int64(h))
@@ -80,15 +80,15 @@ func TestSimulation(t *testing.T) {
 
 // A world is a server, the processes that use it, and what happens to them.
 type world struct {
-	t      *testing.T // of the bubble
-	seed   uint64
-	server *redistest.Server
-	scribe *scribe            // nil: no traces are written
-	asker  *reentrant.Session // of the server alone: no fault concerns it
-	start  time.Time
-	calm   bool // until the first fault; written between the phases, when no process begins
-	born   uint64
-	ending sync.WaitGroup // processes that have died
+	t        *testing.T // of the bubble
+	seed     uint64
+	server   *redistest.Server
+	recorder *recorder          // nil: no traces are written
+	asker    *reentrant.Session // of the server alone: no fault concerns it
+	start    time.Time
+	calm     bool // until the first fault; written between the phases, when no process begins
+	born     uint64
+	ending   sync.WaitGroup // processes that have died
 
 	mu      sync.Mutex
 	last    int64 // the last reading of now
@@ -140,7 +140,7 @@ func (w *world) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w
 func (w *world) play(t *testing.T) {
 	w.t, w.server, w.start = t, redistest.InBubble(t), time.Now()
 	if *traces != "" && w.traced() {
-		w.scribe = newScribe(w.server)
+		w.recorder = newRecorder(w.server)
 	}
 	var err error
 	w.asker, err = reentrant.NewSession(w.server.Backend())

@@ -24,9 +24,9 @@ import (
 )
 
 var (
-	traces    = flag.String("traces", "", "a folder into which TestTraces writes what spec/trace/RelockTrace.tla explains")
+	traces    = flag.String("traces", "", "a folder for traces: TestTraces writes what spec/trace/RelockTrace.tla explains, and TestSimulation what WorldTrace.tla does")
 	traceRuns = flag.Int("traceruns", 2, "how many traces TestTraces records")
-	traceLen  = flag.Int("tracelen", 300, "how many steps each has at least")
+	traceLen  = flag.Int("tracelen", 300, "how many steps a trace of TestTraces has at least, and one of TestSimulation at most")
 )
 
 // The sizes of a traced world: the defaults of a session.
@@ -436,13 +436,18 @@ func (d *delivery[R]) travel() {
 	d.arrive(reply, heard, err)
 }
 
+// awaitMillisecond waits for the next whole millisecond of virtual time.
+func awaitMillisecond(start time.Time) {
+	past := time.Since(start) % time.Millisecond
+	time.Sleep((time.Millisecond - past) % time.Millisecond)
+}
+
 // execute has the message executed, alone and at a whole millisecond. A copy that comes in the last moment of its time comes
 // a little later, since the two clocks agree on it only nearly.
 func (d *delivery[R]) execute(again bool) (R, step, error) {
 	d.tr.turn <- struct{}{}
 	defer func() { <-d.tr.turn }()
-	past := time.Since(d.tr.start) % time.Millisecond
-	time.Sleep((time.Millisecond - past) % time.Millisecond)
+	awaitMillisecond(d.tr.start)
 	if age := d.age(); d.m.kind != "release" && d.m.until > 0 && -3 < age-d.m.until && age-d.m.until < 3 {
 		time.Sleep(6 * time.Millisecond)
 	}

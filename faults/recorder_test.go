@@ -27,19 +27,19 @@ import (
 // simTraced are the names of a simulation of which traces are written: locks on the usual terms, without conditions.
 var simTraced = []string{simNorth, simSouth, simRight}
 
-// A scribe writes traces of a simulation, one for each lock, which spec/trace/WorldTrace.tla explains: what sessions send and
+// A recorder writes traces of a simulation, one for each lock, which spec/trace/WorldTrace.tla explains: what sessions send and
 // hear, what the server has after each command that it executes, and for how long owners have the lock. The client of a process
-// puts the numbers of messages into its commands, and the scribe, who sits between the cables and the server, takes them out.
+// puts the numbers of messages into its commands, and the recorder, between the cables and the server, takes them out.
 // It has one command executed at a time, at a whole millisecond.
-type scribe struct {
+type recorder struct {
 	server *redistest.Server
 	turn   chan struct{} // of the command that is executed
 
 	mu       sync.Mutex
 	start    time.Time
-	sessions map[string]string // short names, by the ids
-	messages []*message        // by their numbers
-	pages    map[string]*page  // by the names of locks
+	sessions map[string]string     // short names, by the ids
+	messages []*message            // by their numbers
+	traces   map[string]*lockTrace // by the names of locks
 	fault    error
 }
 
@@ -48,17 +48,17 @@ type message struct {
 	line
 	lock string
 	req  backend.ReenterRequest // of a re-entry
-	done bool                   // it has been executed; guarded by scribe.mu, as is the line's keep
+	done bool                   // it has been executed; guarded by recorder.mu, as is the line's keep
 }
 
-// A page is a trace of a lock.
-type page struct {
-	lines  []line
-	inside map[string]*inside // by session
+// A lockTrace is the trace of one lock.
+type lockTrace struct {
+	lines   []line
+	holders map[string]*holder // by session
 }
 
-// An inside is an owner that has the lock.
-type inside struct {
+// A holder is an owner that has the lock.
+type holder struct {
 	part  *part
 	token uint64
 	lost  <-chan struct{}
@@ -89,48 +89,48 @@ type state struct {
 	holds  int
 	op     uint64 // the last re-entry
 	token  backend.Token
-	places []spot
+	places []place
 }
 
-// A spot is a place in the queue.
-type spot struct {
+// A place is one in the queue.
+type place struct {
 	s     string
 	epoch uint64
 }
 
-func newScribe(server *redistest.Server) *scribe {
-	s := &scribe{server: server, turn: make(chan struct{}, 1), start: time.Now(), sessions: make(map[string]string), pages: make(map[string]*page)}
+func newRecorder(server *redistest.Server) *recorder {
+	rec := &recorder{server: server, turn: make(chan struct{}, 1), start: time.Now(), sessions: make(map[string]string), traces: make(map[string]*lockTrace)}
 	for _, name := range simTraced {
-		s.pages[name] = &page{inside: make(map[string]*inside)}
+		rec.traces[name] = &lockTrace{holders: make(map[string]*holder)}
 	}
-	return s
+	return rec
 }
 
-func (s *scribe) millis() int64 { return time.Since(s.start).Milliseconds() }
+func (rec *recorder) millis() int64 { return time.Since(rec.start).Milliseconds() }
 
-func (s *scribe) note(lock string, l line) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.noteLocked(lock, l)
+func (rec *recorder) note(lock string, l line) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.noteLocked(lock, l)
 }
 
-func (s *scribe) noteLocked(lock string, l line) {
-	if p := s.pages[lock]; len(p.lines) < *traceLen {
-		l.at = s.millis()
+func (rec *recorder) noteLocked(lock string, l line) {
+	if p := rec.traces[lock]; len(p.lines) < *traceLen {
+		l.at = rec.millis()
 		p.lines = append(p.lines, l)
 	}
 }
 
 // sends notes a request, and returns a context by which the client knows its number.
-func (s *scribe) sends(ctx context.Context, m message) (context.Context, *message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m.what, m.sent, m.number = "send", s.millis(), len(s.messages)+1
+func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *message) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	m.what, m.sent, m.number = "send", rec.millis(), len(rec.messages)+1
 	if m.kind != "release" && m.kind != "renew" {
-		s.leavesIfLost(m.lock, m.s)
+		rec.leavesIfLost(m.lock, m.s)
 	}
-	s.noteLocked(m.lock, m.line)
-	s.messages = append(s.messages, &m)
+	rec.noteLocked(m.lock, m.line)
+	rec.messages = append(rec.messages, &m)
 	numbers, _ := ctx.Value(numbersKey{}).([]int)
 	return context.WithValue(ctx, numbersKey{}, append(slices.Clip(numbers), m.number)), &m
 }
@@ -138,135 +138,134 @@ func (s *scribe) sends(ctx context.Context, m message) (context.Context, *messag
 type numbersKey struct{}
 
 // hears notes a reply to a request.
-func (s *scribe) hears(m *message, kind string, token backend.Token) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (rec *recorder) hears(m *message, kind string, token backend.Token) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	l := m.line
-	l.what, l.kind, l.token, l.age = "hear", kind, token, s.millis()-m.sent
-	s.noteLocked(m.lock, l)
+	l.what, l.kind, l.token, l.age = "hear", kind, token, rec.millis()-m.sent
+	rec.noteLocked(m.lock, l)
 }
 
 // got notes that an owner has the lock, and when that is lost.
-func (s *scribe) got(h *hand, p *part) {
-	page := s.pages[p.name]
-	if page == nil {
+func (rec *recorder) got(h *hand, p *part) {
+	trace := rec.traces[p.name]
+	if trace == nil {
 		return
 	}
 	token, held := p.held()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name := s.sessions[h.session.ID()]
-	if !held || page.inside[name] != nil && page.inside[name].token == token { // a re-entry
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	name := rec.sessions[h.session.ID()]
+	if !held || trace.holders[name] != nil && trace.holders[name].token == token { // a re-entry
 		return
 	}
-	s.leavesIfLost(p.name, name)
-	if page.inside[name] != nil {
-		s.fault = errors.Join(s.fault, fmt.Errorf("%s has %s twice", name, p.name))
+	rec.leavesIfLost(p.name, name)
+	if trace.holders[name] != nil {
+		rec.fault = errors.Join(rec.fault, fmt.Errorf("%s has %s twice", name, p.name))
 		return
 	}
-	in := &inside{p, token, p.lost, make(chan struct{})}
-	page.inside[name] = in
-	s.noteLocked(p.name, line{what: "got", s: name, token: backend.Token(token)})
+	in := &holder{p, token, p.lost, make(chan struct{})}
+	trace.holders[name] = in
+	rec.noteLocked(p.name, line{what: "got", s: name, token: backend.Token(token)})
 	go func() {
 		select {
 		case <-in.over:
 		case <-in.lost:
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if page.inside[name] == in {
-				s.leavesIfLost(p.name, name)
+			rec.mu.Lock()
+			defer rec.mu.Unlock()
+			if trace.holders[name] == in {
+				rec.leavesIfLost(p.name, name)
 			}
 		}
 	}()
 }
 
 // left notes that an owner is about to give up the lock.
-func (s *scribe) left(h *hand, p *part) {
+func (rec *recorder) left(h *hand, p *part) {
 	if p.count != nil && p.count() > 1 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if page := s.pages[p.name]; page != nil {
-		if name := s.sessions[h.session.ID()]; page.inside[name] != nil && page.inside[name].part == p {
-			s.leaves(p.name, name)
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if trace := rec.traces[p.name]; trace != nil {
+		if name := rec.sessions[h.session.ID()]; trace.holders[name] != nil && trace.holders[name].part == p {
+			rec.leaves(p.name, name)
 		}
 	}
 }
 
-// leavesIfLost notes that an owner has lost the lock, if it has. s.mu is held.
-func (s *scribe) leavesIfLost(lock, name string) {
-	if in := s.pages[lock].inside[name]; in != nil {
+// leavesIfLost notes that an owner has lost the lock, if it has. rec.mu is held.
+func (rec *recorder) leavesIfLost(lock, name string) {
+	if in := rec.traces[lock].holders[name]; in != nil {
 		select {
 		case <-in.lost:
-			s.leaves(lock, name)
+			rec.leaves(lock, name)
 		default:
 		}
 	}
 }
 
-func (s *scribe) leaves(lock, name string) {
-	close(s.pages[lock].inside[name].over)
-	delete(s.pages[lock].inside, name)
-	s.noteLocked(lock, line{what: "left", s: name})
+func (rec *recorder) leaves(lock, name string) {
+	close(rec.traces[lock].holders[name].over)
+	delete(rec.traces[lock].holders, name)
+	rec.noteLocked(lock, line{what: "left", s: name})
 }
 
 // execute has a command executed, by forward, and notes what the server then has of the locks that it is about. The reply is what
 // the connection has heard.
-func (s *scribe) execute(words []string, numbers []int, forward func() []byte) {
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
-	past := time.Since(s.start) % time.Millisecond
-	time.Sleep((time.Millisecond - past) % time.Millisecond)
+func (rec *recorder) execute(words []string, numbers []int, forward func() []byte) {
+	rec.turn <- struct{}{}
+	defer func() { <-rec.turn }()
+	awaitMillisecond(rec.start)
 	var all []*message
-	s.mu.Lock()
+	rec.mu.Lock()
 	for _, n := range numbers {
-		if m := s.messages[n-1]; slices.Contains(words, m.lock) {
+		if m := rec.messages[n-1]; slices.Contains(words, m.lock) {
 			all = append(all, m)
 		}
 	}
-	s.mu.Unlock()
+	rec.mu.Unlock()
 	var before state
 	if len(all) == 1 && all[0].req.Op > 0 {
-		before = s.read(all[0].lock)
+		before = rec.read(all[0].lock)
 	}
 	reply := forward()
 	switch {
 	case bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || string(reply) == ":0\r\n":
 		return // it was not executed, or does nothing: the client sends another
 	case bytes.HasPrefix(reply, []byte("-")):
-		s.blame(fmt.Errorf("%s: %s", words[0], reply))
+		rec.blame(fmt.Errorf("%s: %s", words[0], reply))
 		return
 	}
 	for _, m := range all {
-		s.mu.Lock()
+		rec.mu.Lock()
 		l := m.line
-		s.mu.Unlock()
-		l.what, l.age, l.state = "execute", s.millis()-m.sent, s.read(m.lock)
+		rec.mu.Unlock()
+		l.what, l.age, l.state = "execute", rec.millis()-m.sent, rec.read(m.lock)
 		if l.kind != "release" && bytes.HasPrefix(reply, []byte("*5\r\n:4\r\n")) {
 			l.what = "late"
 		}
 		if m.req.Op > 0 {
 			l.keep = m.req.Op <= before.op || m.req.Holds <= before.holds || m.req.Lease == 0
 		}
-		s.mu.Lock()
+		rec.mu.Lock()
 		if !m.done { // a copy says nothing of what the reply is worth
 			m.done, m.keep = true, l.keep
 		}
-		s.noteLocked(m.lock, l)
-		s.mu.Unlock()
+		rec.noteLocked(m.lock, l)
+		rec.mu.Unlock()
 	}
 }
 
-func (s *scribe) blame(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = errors.Join(s.fault, err)
+func (rec *recorder) blame(err error) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.fault = errors.Join(rec.fault, err)
 }
 
 // read returns what the server has of a lock.
-func (s *scribe) read(name string) (st state) {
-	c, side := s.server.Client(), "relock:{"+name+"}:"
+func (rec *recorder) read(name string) (st state) {
+	c, side := rec.server.Client(), "relock:{"+name+"}:"
 	replies := c.DoMulti(context.Background(), c.B().Hgetall().Key(name).Build(), c.B().Pttl().Key(name).Build(), c.B().Get().Key(side+"t:"+name).Build(),
 		c.B().Lrange().Key(side+"q:"+name).Start(0).Stop(-1).Build(), c.B().Hgetall().Key(side+"w:"+name).Build())
 	holds, err := replies[0].AsStrMap()
@@ -277,15 +276,15 @@ func (s *scribe) read(name string) (st state) {
 	}
 	queue, err3 := replies[3].AsStrSlice()
 	waiters, err4 := replies[4].AsStrMap()
-	s.blame(errors.Join(err, err1, err2, err3, err4))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	rec.blame(errors.Join(err, err1, err2, err3, err4))
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	var last, session, epoch, op string
 	_, _ = fmt.Sscan(record, new(string), &last, &session, &epoch, &op)
 	st.token = backend.Token(number(last))
 	for field, holds := range holds {
 		id, _, _ := strings.Cut(field, ":")
-		st.owner, st.left, st.holds = s.sessions[id], left, int(number(holds))
+		st.owner, st.left, st.holds = rec.sessions[id], left, int(number(holds))
 		if id == session {
 			st.epoch, st.op = number(epoch), number(op)
 		}
@@ -294,7 +293,7 @@ func (s *scribe) read(name string) (st state) {
 		var epoch, deadline uint64
 		_, _ = fmt.Sscan(waiters[id], &epoch, &deadline)
 		if deadline >= uint64(time.Now().UnixMicro()) { //nolint:gosec // after 1970
-			st.places = append(st.places, spot{s.sessions[id], epoch})
+			st.places = append(st.places, place{rec.sessions[id], epoch})
 		}
 	}
 	return st
@@ -306,18 +305,18 @@ func number(text string) uint64 {
 }
 
 // write writes the traces into a folder.
-func (s *scribe) write(t *testing.T, folder string, seed uint64) {
-	assert.NoError(t, s.fault)
-	for name, page := range s.pages {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d-%s.trace", seed, name)), []byte(page.text()), 0o600))
+func (rec *recorder) write(t *testing.T, folder string, seed uint64) {
+	assert.NoError(t, rec.fault)
+	for name, trace := range rec.traces {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d-%s.trace", seed, name)), []byte(trace.text()), 0o600))
 	}
 }
 
 // text returns the lines as a tuple of TLA+. Tokens are numbered in their order. Of each message it says what becomes of it: TLC
-// need not keep those that nobody gets.
-func (p *page) text() string {
+// need not keep those that reach no session.
+func (tr *lockTrace) text() string {
 	tokens := []backend.Token{0}
-	for _, l := range p.lines {
+	for _, l := range tr.lines {
 		tokens = append(tokens, l.token, l.state.token)
 	}
 	slices.Sort(tokens)
@@ -326,10 +325,10 @@ func (p *page) text() string {
 		i, _ := slices.BinarySearch(tokens, token)
 		return i
 	}
-	lines := make([]string, len(p.lines))
+	lines := make([]string, len(tr.lines))
 	executed, heard, pushed := make(map[string]bool), make(map[int]bool), make(map[string]bool) // later
 	for i := len(lines) - 1; i >= 0; i-- {
-		l := p.lines[i]
+		l := tr.lines[i]
 		copies, push := fmt.Sprint(l.s, l.kind, l.epoch, " ", l.sent), fmt.Sprint(l.s, " ", l.epoch)
 		again, told := executed[copies], false
 		switch l.what {
@@ -353,104 +352,104 @@ func (p *page) text() string {
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }
 
-// A scribedBackend is between a session and its backend, and tells the scribe what passes.
-type scribedBackend struct {
+// A recordedBackend is between a session and its backend, and tells the recorder what passes.
+type recordedBackend struct {
 	backend.Backend
-	scribe *scribe
+	recorder *recorder
 }
 
-func (b scribedBackend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
-	b.scribe.mu.Lock()
-	name := fmt.Sprintf("s%d", len(b.scribe.sessions)+1)
-	b.scribe.sessions[session] = name
-	b.scribe.mu.Unlock()
-	conn, err := b.Backend.Connect(ctx, session, scribedSink{sink, sink.(backend.SharedSink), b.scribe, name})
+func (b recordedBackend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
+	b.recorder.mu.Lock()
+	name := fmt.Sprintf("s%d", len(b.recorder.sessions)+1)
+	b.recorder.sessions[session] = name
+	b.recorder.mu.Unlock()
+	conn, err := b.Backend.Connect(ctx, session, recordedSink{sink, sink.(backend.SharedSink), b.recorder, name})
 	if err != nil {
 		return nil, err
 	}
-	return scribedConn{conn, conn.(backend.Adviser), conn.(backend.Registry), b.scribe, name}, nil
+	return recordedConn{conn, conn.(backend.Adviser), conn.(backend.Registry), b.recorder, name}, nil
 }
 
-type scribedSink struct {
+type recordedSink struct {
 	backend.Sink
 	backend.SharedSink
-	scribe  *scribe
-	session string
+	recorder *recorder
+	session  string
 }
 
-func (s scribedSink) Granted(g backend.Grant) {
-	if s.scribe.pages[g.Name] != nil {
-		s.scribe.note(g.Name, line{what: "hear", s: s.session, kind: "push", epoch: g.Epoch, token: g.First})
+func (s recordedSink) Granted(g backend.Grant) {
+	if s.recorder.traces[g.Name] != nil {
+		s.recorder.note(g.Name, line{what: "hear", s: s.session, kind: "push", epoch: g.Epoch, token: g.First})
 	}
 	s.Sink.Granted(g)
 }
 
-type scribedConn struct {
+type recordedConn struct {
 	backend.Conn
 	backend.Adviser
 	backend.Registry
-	scribe  *scribe
-	session string
+	recorder *recorder
+	session  string
 }
 
-func (c scribedConn) Bind(name string) (backend.Remote, error) {
+func (c recordedConn) Bind(name string) (backend.Remote, error) {
 	remote, err := c.Conn.Bind(name)
-	if err != nil || c.scribe.pages[name] == nil {
+	if err != nil || c.recorder.traces[name] == nil {
 		return remote, err
 	}
-	return scribedRemote{remote, remote.(backend.Conditions), remote.(backend.Noter), remote.(backend.Resumer), remote.(backend.Watcher), c}, nil
+	return recordedRemote{remote, remote.(backend.Conditions), remote.(backend.Noter), remote.(backend.Resumer), remote.(backend.Watcher), c}, nil
 }
 
-func (c scribedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
+func (c recordedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	own := slices.Clone(renewals) // with the backend's remotes
 	messages := make([]*message, len(own))
 	for i := range own {
-		if r, ok := own[i].Remote.(scribedRemote); ok {
+		if r, ok := own[i].Remote.(recordedRemote); ok {
 			own[i].Remote = r.Remote
-			ctx, messages[i] = c.scribe.sends(ctx, message{lock: r.Name(), line: line{s: c.session, kind: "renew", epoch: own[i].Epoch}})
+			ctx, messages[i] = c.recorder.sends(ctx, message{lock: r.Name(), line: line{s: c.session, kind: "renew", epoch: own[i].Epoch}})
 		}
 	}
 	c.Conn.Renew(ctx, own)
 	for i, r := range own {
 		renewals[i].Gone, renewals[i].First, renewals[i].Units, renewals[i].Err = r.Gone, r.First, r.Units, r.Err
 		if messages[i] != nil && r.Err == nil {
-			c.scribe.confirms(messages[i], r.Gone, r.First)
+			c.recorder.confirms(messages[i], r.Gone, r.First)
 		}
 	}
 }
 
 // confirms notes the reply to a renewal or a re-entry.
-func (s *scribe) confirms(m *message, gone bool, first backend.Token) {
+func (rec *recorder) confirms(m *message, gone bool, first backend.Token) {
 	if gone {
-		s.hears(m, "gone", 0)
+		rec.hears(m, "gone", 0)
 		return
 	}
-	s.hears(m, "renewed", first)
+	rec.hears(m, "renewed", first)
 }
 
-type scribedRemote struct {
+type recordedRemote struct {
 	backend.Remote
 	backend.Conditions
 	backend.Noter
 	backend.Resumer
 	backend.Watcher
-	conn scribedConn
+	conn recordedConn
 }
 
-func (r scribedRemote) sends(ctx context.Context, m message) (context.Context, *message) {
+func (r recordedRemote) sends(ctx context.Context, m message) (context.Context, *message) {
 	m.s, m.lock = r.conn.session, r.Name()
-	return r.conn.scribe.sends(ctx, m)
+	return r.conn.recorder.sends(ctx, m)
 }
 
-func (r scribedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	kind, ok := kindOf[wish{req.Queue, req.Barge, req.Yield}]
 	if !ok {
-		r.conn.scribe.blame(fmt.Errorf("an attempt of no kind: %+v", req))
+		r.conn.recorder.blame(fmt.Errorf("an attempt of no kind: %+v", req))
 	}
 	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, until: time.Until(req.NotAfter).Milliseconds()}})
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
-		r.conn.scribe.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First)
+		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First)
 	}
 	return reply, err
 }
@@ -466,7 +465,7 @@ var kindOf = map[wish]string{
 	{false, false, true}:  "cede",
 }
 
-func (r scribedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
+func (r recordedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	l := line{kind: "release", epoch: req.Epoch}
 	if !req.Until.IsZero() {
 		l.until = max(0, time.Until(req.Until).Milliseconds())
@@ -474,31 +473,31 @@ func (r scribedRemote) Release(ctx context.Context, req backend.ReleaseRequest) 
 	ctx, m := r.sends(ctx, message{line: l})
 	result, err := r.Remote.Release(ctx, req)
 	if err == nil {
-		r.conn.scribe.hears(m, "freed", 0)
+		r.conn.recorder.hears(m, "freed", 0)
 	}
 	return result, err
 }
 
 // Reenter is a renewal that may leave the lease as it is.
-func (r scribedRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
+func (r recordedRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	ctx, m := r.sends(ctx, message{line: line{kind: "renew", epoch: req.Epoch}, req: req})
 	reply, err := r.Remote.Reenter(ctx, req)
 	if err == nil {
-		r.conn.scribe.confirms(m, reply.Gone, reply.First)
+		r.conn.recorder.confirms(m, reply.Gone, reply.First)
 	}
 	return reply, err
 }
 
-// A scribedClient puts the numbers of messages into commands that run scripts.
-type scribedClient struct{ rueidis.Client }
+// A recordedClient puts the numbers of messages into commands that run scripts.
+type recordedClient struct{ rueidis.Client }
 
 const numbered = "numbers"
 
-func (c scribedClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+func (c recordedClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	return c.Client.Do(ctx, c.number(ctx, cmd))
 }
 
-func (c scribedClient) DoMulti(ctx context.Context, all ...rueidis.Completed) []rueidis.RedisResult {
+func (c recordedClient) DoMulti(ctx context.Context, all ...rueidis.Completed) []rueidis.RedisResult {
 	all = slices.Clone(all)
 	for i, cmd := range all {
 		all[i] = c.number(ctx, cmd)
@@ -506,7 +505,7 @@ func (c scribedClient) DoMulti(ctx context.Context, all ...rueidis.Completed) []
 	return c.Client.DoMulti(ctx, all...)
 }
 
-func (c scribedClient) number(ctx context.Context, cmd rueidis.Completed) rueidis.Completed {
+func (c recordedClient) number(ctx context.Context, cmd rueidis.Completed) rueidis.Completed {
 	numbers, _ := ctx.Value(numbersKey{}).([]int)
 	words := cmd.Commands()
 	if len(numbers) == 0 || !strings.HasPrefix(words[0], "EVAL") {
@@ -515,11 +514,11 @@ func (c scribedClient) number(ctx context.Context, cmd rueidis.Completed) rueidi
 	return c.B().Arbitrary(words...).Args(fmt.Sprint(numbered, numbers)).Build()
 }
 
-// A scribedWire is a connection to the server. It takes the numbers of messages out of the commands.
-type scribedWire struct {
+// A recordedWire is a connection to the server. It takes the numbers of messages out of the commands.
+type recordedWire struct {
 	net.Conn
-	scribe *scribe
-	unsent []byte // the beginning of a command
+	recorder *recorder
+	unsent   []byte // the beginning of a command
 
 	other bool // a command was sent that is not traced, and its reply may not be here
 
@@ -527,7 +526,7 @@ type scribedWire struct {
 	heard []byte // since the last command was sent
 }
 
-func (w *scribedWire) Read(p []byte) (int, error) {
+func (w *recordedWire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -535,7 +534,7 @@ func (w *scribedWire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *scribedWire) Write(p []byte) (int, error) {
+func (w *recordedWire) Write(p []byte) (int, error) {
 	w.unsent = append(w.unsent, p...)
 	for {
 		words, length := command(w.unsent)
@@ -556,12 +555,12 @@ func (w *scribedWire) Write(p []byte) (int, error) {
 	}
 }
 
-func (w *scribedWire) executes(words []string, last string) {
+func (w *recordedWire) executes(words []string, last string) {
 	var numbers []int
 	for _, n := range strings.Fields(strings.Trim(strings.TrimPrefix(last, numbered), "[]")) {
 		numbers = append(numbers, int(number(n)))
 	}
-	w.scribe.execute(words, numbers, func() []byte {
+	w.recorder.execute(words, numbers, func() []byte {
 		if w.other {
 			synctest.Wait()
 			w.other = false
