@@ -98,24 +98,41 @@ func (s *session) inspectAll(remotes ...*remote) []backend.Inspection {
 	return inspections
 }
 
+// An ending is when a hold ends, as its TTL says, which was read in the meantime.
+type ending struct{ earliest, latest time.Time }
+
+// endsIn returns when a hold ends whose TTL was read since a moment.
+func endsIn(ttl time.Duration, began time.Time) ending {
+	return ending{began.Add(ttl), time.Now().Add(ttl)}
+}
+
+// agrees checks that two reads, however long they took, say the same.
+func (e ending) agrees(t *test, other ending) {
+	t.Helper()
+	require.False(t, other.latest.Before(e.earliest.Add(-limit)), "%v ends earlier than %v", other, e)
+	require.False(t, other.earliest.After(e.latest.Add(limit)), "%v ends later than %v", other, e)
+}
+
 func inspectMany(t *test) {
 	const locks = 40
 	a, b, _ := t.connect3()
 	var seen []*remote
 	var want []backend.State
-	var ends []time.Time
+	var ends []ending
 	for i := range uint64(locks) {
 		r, mine := b.bind(t, fmt.Sprint(t.name, i)), a.bind(t, fmt.Sprint(t.name, i))
 		if i%3 != 0 { // the other locks are free and were never used
 			mine.take(i+1, holds(int(i)), owner(fmt.Sprint("owner ", i)), lease(locks*medium))
 		}
+		began := time.Now()
 		seen, want = append(seen, r), append(want, mine.inspect())
-		ends = append(ends, time.Now().Add(want[i].TTL))
+		ends = append(ends, endsIn(want[i].TTL, began))
 	}
+	began := time.Now()
 	for i, got := range b.inspectAll(seen...) {
 		require.NoError(t, got.Err)
 		if want[i].Locked {
-			require.WithinDuration(t, ends[i], time.Now().Add(got.State.TTL), limit)
+			ends[i].agrees(t, endsIn(got.State.TTL, began))
 			got.State.TTL = want[i].TTL
 		}
 		require.WithinDuration(t, want[i].Since, got.State.Since, limit)
