@@ -66,6 +66,13 @@ func (w *world) begin() *process {
 	return p
 }
 
+// gone waits until a process that stops has ended, and then for its cable: a process that has not ended may connect again
+// when its cable carries nothing.
+func (p *process) gone() {
+	p.ended.Wait()
+	p.cable.busy.Wait()
+}
+
 // run opens a session, lets its workers work until ctx ends, and closes it.
 func (p *process) run(ctx context.Context) error {
 	option := p.server.ClientOption()

@@ -160,8 +160,7 @@ func (w *world) play(t *testing.T) {
 		p.stop()
 	}
 	for _, p := range alive {
-		p.ended.Wait()
-		p.cable.busy.Wait()
+		p.gone()
 	}
 	w.ending.Wait()
 	w.within("everything was released", w.released)

@@ -133,8 +133,7 @@ func (w *world) leaves(_ *rand.Rand, p **process, _ []*process) {
 // replace lets another process take the place of one.
 func (w *world) replace(p **process) {
 	(*p).stop()
-	w.ending.Go((*p).ended.Wait)
-	w.ending.Go((*p).cable.busy.Wait)
+	w.ending.Go((*p).gone)
 	*p = w.begin()
 }
 
