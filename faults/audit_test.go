@@ -1,10 +1,13 @@
 package faults
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/faults/history"
 )
 
 // The server has nothing of a process for long that no worker of it uses, or asks for.
@@ -77,9 +80,12 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	}
 }
 
-// excused reports whether a process cannot give back what it has, or could not lately. w.mu is held.
+// excused reports whether a process cannot give back what it has, or could not lately, or the server may have an older copy
+// of that, whose lease was renewed by a request's second copy. w.mu is held.
 func (w *world) excused(process string) bool {
-	return w.deaths[process] != 0 || w.repaired[process] > 0 && w.nowLocked() < w.repaired[process]+simLease.Nanoseconds()
+	since := func(moment int64) int64 { return (w.nowLocked() - moment) / simLease.Nanoseconds() }
+	return w.deaths[process] != 0 || w.repaired[process] > 0 && since(w.repaired[process]) < 1 ||
+		slices.ContainsFunc(w.forgets, func(f history.Span) bool { return f.Partly && since(f.To) < 2 })
 }
 
 // busy reports whether workers use something, or ask for it. w.mu is held.
