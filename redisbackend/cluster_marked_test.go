@@ -149,24 +149,34 @@ func newMarker(t *testing.T, servers *redisserver.Cluster) *marker {
 }
 
 func (m *marker) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	words := cmd.Commands()
-	if words[0] != "EVALSHA" && words[0] != "EVAL" || words[2] == "0" {
-		return m.Client.Do(ctx, cmd)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if result, ran := m.marked(ctx, words); ran {
-		return result
-	}
-	return m.Client.Do(ctx, cmd)
+	return m.DoMulti(ctx, cmd)[0]
 }
 
-// DoMulti sends a pipeline's commands one by one.
+// DoMulti sends a pipeline's commands one by one, and no script of another caller in between.
 func (m *marker) DoMulti(ctx context.Context, all ...rueidis.Completed) (results []rueidis.RedisResult) {
+	if slices.ContainsFunc(all, runsAtASlot) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+	}
 	for _, cmd := range all {
-		results = append(results, m.Do(ctx, cmd))
+		results = append(results, m.send(ctx, cmd))
 	}
 	return results
+}
+
+// runsAtASlot reports whether a command is a script with keys.
+func runsAtASlot(cmd rueidis.Completed) bool {
+	words := cmd.Commands()
+	return (words[0] == "EVALSHA" || words[0] == "EVAL") && words[2] != "0"
+}
+
+func (m *marker) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if runsAtASlot(cmd) {
+		if result, ran := m.marked(ctx, cmd.Commands()); ran {
+			return result
+		}
+	}
+	return m.Client.Do(ctx, cmd)
 }
 
 // marked runs a script in its marked slot. It returns false if the node has refused it.
