@@ -24,6 +24,11 @@ type Sample struct {
 	Stamp          int64 // Redis's clock, µs
 }
 
+// SampleSince returns the sample of a command that was sent then, and has its reply now. The stamp is to be read from that.
+func SampleSince(sent time.Time) Sample {
+	return Sample{Sent: InstantOf(sent), Received: time.Since(Started)}
+}
+
 // A Mapping bounds how far Redis's clock is ahead of the local one: at least low and at most high. Samples narrow it,
 // age widens it.
 //

@@ -107,7 +107,7 @@ func (n noscript) read(ctx context.Context, client rueidis.DedicatedClient, what
 		i.note = watched[len(n.Keys)]
 	}
 	answers := client.DoMulti(ctx, append(rueidis.Commands{client.B().Watch().Key(watched...).Build()}, i.readers(client)...)...)
-	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	at := clock.SampleSince(sent)
 	err := answers[0].Error()
 	if err == nil {
 		err = i.parse(answers[1:])

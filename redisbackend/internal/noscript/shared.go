@@ -136,7 +136,7 @@ func (n noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient
 		commands = append(commands, client.B().Pttl().Key(n.Keys[0]).Build())
 	}
 	answers := client.DoMulti(ctx, commands...)
-	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	at := clock.SampleSince(sent)
 	err := i.parse(answers)
 	if err == nil {
 		at.Stamp = i.now.Microseconds()

@@ -103,7 +103,7 @@ func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.I
 		calls = append(calls, wire.Call{Script: &c.Deployment.scripts.Inspect, Keys: own.Keys.WithNote(c.Deployment.Prefix)})
 	}
 	results := wire.Pipeline(ctx, c.Deployment.Client, calls)
-	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	at := clock.SampleSince(sent)
 	for i, n := range asked {
 		list, err := results[i].ToArray()
 		if err != nil {

@@ -31,7 +31,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	case call.Yield != nil:
 		script, keys, args = &d.scripts.Yield, r.Keys[:], slices.Concat(args, call.Yield, []string{d.Channels})
 	}
-	n, at, err := r.runLean(ctx, script, keys, args)
+	n, sent, err := r.runLean(ctx, script, keys, args)
 	if err != nil || n == 0 {
 		return backend.AcquireReply{}, false, err
 	}
@@ -41,6 +41,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	}
 	p := call.Prior
 	if n > 1 { // Redis's clock: a lease began
+		at := clock.SampleSince(sent)
 		at.Stamp = n
 		r.Clock.Saw(at)
 		p.Token = max(p.Token, backend.Token(n))
@@ -86,24 +87,24 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend
 	return 0, nil
 }
 
-// runLean sends a script that returns one number. The sample has no stamp.
-func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (int64, clock.Sample, error) {
-	result, at, err := r.send(ctx, s, keys, args)
+// runLean sends a script that returns one number.
+func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (n int64, sent time.Time, err error) {
+	result, sent, err := r.send(ctx, s, keys, args)
 	if err != nil {
-		return 0, at, err
+		return 0, sent, err
 	}
-	n, err := result.ToInt64()
-	if err != nil {
-		return 0, at, r.failed(ctx, result, err)
+	if n, err = result.ToInt64(); err != nil {
+		return 0, sent, r.failed(ctx, result, err)
 	}
-	return n, at, nil
+	return n, sent, nil
 }
 
 // send sends a script, and returns when that was.
-func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) (result rueidis.RedisResult, at clock.Sample, err error) {
-	sent, d := time.Now(), r.Conn.Deployment
+func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) (result rueidis.RedisResult, sent time.Time, err error) {
+	d := r.Conn.Deployment
+	sent = time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
-		return result, at, fmt.Errorf("redisbackend: not sent: %w", err)
+		return result, sent, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	silent := d.silent.Load()
 	if !silent {
@@ -117,7 +118,7 @@ func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) 
 	if failed != silent {
 		d.silent.Store(failed)
 	}
-	return result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}, nil
+	return result, sent, nil
 }
 
 // failed returns the error of a command without a reply, or with an error as its reply.

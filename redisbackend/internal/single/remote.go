@@ -118,11 +118,11 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 	if r.awaitsReplicas() {
 		return r.acquireReplicated(ctx, args[:], req.NotAfter)
 	}
-	result, at, err := r.send(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:])
+	result, sent, err := r.send(ctx, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args[:])
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := r.readAcquire(ctx, result, at)
+	a, err := r.readAcquire(ctx, result, clock.SampleSince(sent))
 	switch {
 	case err != nil:
 	case a.vacant:
@@ -357,11 +357,11 @@ func (r *Remote) decodeVacant(m *rueidis.RedisMessage, at clock.Sample) (a answe
 
 // exec sends a script. The sample has no stamp yet.
 func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
-	result, at, err := r.send(ctx, s, keys, args)
+	result, sent, err := r.send(ctx, s, keys, args)
 	if err != nil {
 		return nil, clock.Sample{}, err
 	}
-	return r.listOf(ctx, result, at)
+	return r.listOf(ctx, result, clock.SampleSince(sent))
 }
 
 // listOf returns the reply of a command that was sent; one that is a number as a list of one.

@@ -47,7 +47,7 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 		calls[i] = c.renewal(b)
 	}
 	results := wire.Pipeline(ctx, c.Deployment.Client, calls)
-	at := clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())}
+	at := clock.SampleSince(sent)
 	for i, b := range batches {
 		b.read(ctx, results[i], at)
 	}

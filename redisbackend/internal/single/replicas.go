@@ -110,7 +110,7 @@ func (r *Remote) execOn(ctx context.Context, client rueidis.DedicatedClient, s *
 		return nil, clock.Sample{}, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
 	result := evalOn(ctx, client, s, keys, args)
-	return r.listOf(ctx, result, clock.Sample{Sent: clock.InstantOf(sent), Received: clock.InstantOf(time.Now())})
+	return r.listOf(ctx, result, clock.SampleSince(sent))
 }
 
 // evalOn runs a script over one connection.
