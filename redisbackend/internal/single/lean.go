@@ -22,7 +22,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	if !ok || !d.lean {
 		return backend.AcquireReply{}, false, nil
 	}
-	script, keys, args := &d.scripts.Pass, r.Keys[:2], call.Args()
+	script, keys, args := &d.scripts.Pass, r.Keys[:2], call.Texts[:call.N]
 	switch {
 	case call.Take:
 		script, keys = &d.scripts.Take, r.Keys[:3]

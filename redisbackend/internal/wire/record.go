@@ -119,12 +119,9 @@ type LeanAcquire struct {
 	Take  bool
 	Yield []string      // the arguments of yield.lua after those of pass.lua; nil for the other scripts
 	Prior backend.Prior // what the session remembers if the script succeeds; its token is the least possible
-	args  [maxTexts]string
-	n     int
+	Texts [maxTexts]string
+	N     int // how many of Texts the script takes
 }
-
-// Args returns the arguments of the script.
-func (a *LeanAcquire) Args() []string { return a.args[:a.n] }
 
 // NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs
 // acquire.lua.
@@ -167,7 +164,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 		w.number(uint64(notAfter))
 		w.number(kept)
 	}
-	c.args, c.n = w.strings(), w.n
+	c.Texts, c.N = w.strings(), w.n
 	if req.Yield {
 		c.Yield = yieldArgs(session, req, note, kept)
 	}
