@@ -51,7 +51,7 @@ func (t *Try) within(d, least time.Duration) time.Duration {
 // TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
 // that has the lock can take it again.
 func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
-	t.Owner, t.Portable = owner, core.IsPortable(owner)
+	t.Owner, t.Portable, t.Fixed, t.AtLeast = owner, core.IsPortable(owner), h.Fixed, h.AtLeast
 	st, err := h.Room.getState(h)
 	if err != nil {
 		return h.reenterClosed(ctx, t)
@@ -111,7 +111,9 @@ func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome
 	}
 	place := st.Queue.ReserveWithin(t.Owner, mode, most)
 	if st.watched.Load() {
-		st.noteWaiter(t.Owner)
+		st.mu.Lock()
+		st.noteWaiterLocked(t.Owner)
+		st.mu.Unlock()
 	}
 	if got := place.Outcome(); got != localqueue.Busy {
 		return got
@@ -167,8 +169,23 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	if (t.Cohort || t.Alone) && st.inherit(ctx, l, t) {
 		return true, nil
 	}
+	now := time.Now()
 	a := attempt{st: st, l: l, begun: t.waitBegun}
-	return a.drive(ctx, t, a.begin(ctx, t))
+	if a.begun.IsZero() {
+		a.begun = now
+	}
+	sends := st.interrupted(ctx, nil) == nil
+	st.mu.Lock()
+	at := st.momentOfCommand(now, t.Owner)
+	s := st.m.Begin(&at, &t.Head)
+	if s.Do == machine.AskAnew && sends {
+		a.nextCopyLocked(&at)
+	}
+	st.mu.Unlock()
+	if s.Dropped {
+		st.s.putState(st) // the reference of the idle hold
+	}
+	return a.drive(ctx, t, s)
 }
 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
@@ -195,26 +212,6 @@ func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	return do == machine.Settle
 }
 
-// begin begins with the head, and with the first copy of its attempt. Baton.
-func (a *attempt) begin(ctx context.Context, t *Try) machine.Step {
-	st, now := a.st, time.Now()
-	if a.begun.IsZero() {
-		a.begun = now
-	}
-	sends := st.interrupted(ctx, nil) == nil
-	st.mu.Lock()
-	at := st.momentOfCommand(now, t.Owner)
-	s := st.m.Begin(&at, &t.Head)
-	if s.Do == machine.AskAnew && sends {
-		a.nextCopyLocked(&at)
-	}
-	st.mu.Unlock()
-	if s.Dropped {
-		st.s.putState(st) // the reference of the idle hold
-	}
-	return s
-}
-
 // An attempt is what the driver knows of the head's attempt. It does not have the Try, which would then have to be
 // allocated: while its owner waits in the local queue it is on the stack.
 type attempt struct {
@@ -223,7 +220,7 @@ type attempt struct {
 
 	begun    time.Time
 	inOutage bool // it is counted among the waiters of an outage
-	asked    bool // a copy has been sent, or was about to be
+	asked    bool // a copy was begun
 	tried    int  // where the pauses between copies begin
 	next     bool // req is to be sent as it is
 	req      backend.AcquireRequest
@@ -281,6 +278,9 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	earlier := a.last
 	p := core.Policy{
 		Stop: func(last error) error {
+			if a.next { // acquireRemote has just looked
+				return nil
+			}
 			if earlier != nil {
 				last = core.MergeOutcome(earlier, last)
 			}
@@ -314,12 +314,8 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 // the baton has been passed on. last is the latest error, nil if the latest reply was that another owner has the lock.
 func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	st := a.st
-	again := a.asked
-	a.asked, a.last = true, last
-	if a.next { // it is checked already
-		return nil
-	}
-	if again {
+	a.last = last
+	if a.asked {
 		a.reportLongWait(ctx, t, last)
 		switch st.Queue.GiveWay(t.Owner, queueMode(t.Owner), ctx.Done(), t.Timeout) {
 		case localqueue.Busy:
@@ -344,7 +340,7 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 		st.giveUp()
 		return a.end(false, err)
 	}
-	if again && t.Expired() && !a.asksOnceMore(t) {
+	if a.asked && t.Expired() && !a.asksOnceMore(t) {
 		st.giveUp()
 		return a.end(false, last) // nil if the last reply was that another owner has the lock
 	}
@@ -444,7 +440,7 @@ func (a *attempt) nextCopyLocked(at *machine.Moment) {
 		next = st.newEpoch()
 	}
 	st.m.Send(at, next)
-	a.req, a.next = st.m.AcquireRequest(at), true
+	a.req, a.next, a.asked = st.m.AcquireRequest(at), true, true
 }
 
 // replied handles Redis's reply.

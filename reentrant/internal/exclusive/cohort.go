@@ -72,21 +72,16 @@ func (st *State) startDismissal() bool {
 
 // stopLingering gives back an idle hold. It comes with a reference to the lock state.
 func (st *State) stopLingering() {
-	if st.claimLingering() {
+	st.mu.Lock()
+	lingers := st.m.Arrive() && st.Queue.TryClaim(core.Owner{}, localqueue.Fair) == localqueue.Claimed // else an owner is about to inherit it
+	if lingers {
+		st.startCleaningLocked()
+	}
+	st.mu.Unlock()
+	if lingers {
 		st.cleanUp() // with the reference of the hold
 	}
 	st.s.putState(st)
-}
-
-// claimLingering takes the baton for a clean-up, if the hold still lingers.
-func (st *State) claimLingering() bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if !st.m.Arrive() || st.Queue.TryClaim(core.Owner{}, localqueue.Fair) != localqueue.Claimed {
-		return false // an owner is about to inherit it
-	}
-	st.startCleaningLocked()
-	return true
 }
 
 // noteWanted notes that another session waits for the hold with an epoch. It reports what startDismissal does.

@@ -21,9 +21,13 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 		_ = st.finish(had, had, nil) // a loss is on record for the owner's next call
 		return false, nil
 	}
+	until := t.Deadline
+	if !t.Waits { // it sends its command once
+		until = time.Now()
+	}
 	has, more, err := had, max(t.Holds, 1), core.ErrTooManyHolds
 	if has <= maxHolds-more {
-		err = st.setRemoteHolds(ctx, t.Owner, has+more, t.asksUntil(time.Now()))
+		err = st.setRemoteHolds(ctx, t.Owner, has+more, until)
 	}
 	if err == nil {
 		has += more
@@ -40,14 +44,6 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 
 // maxHolds is the largest hold count, as in Java.
 const maxHolds = math.MaxInt32
-
-// asksUntil returns the time limit of a re-entry, as operate takes it. A try that does not wait sends its command once.
-func (t *Try) asksUntil(now time.Time) time.Time {
-	if !t.Waits {
-		return now
-	}
-	return t.Deadline
-}
 
 // setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.

@@ -28,14 +28,21 @@ func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
 func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	if st, age := h.ownState(core.GoroutineOf(owner)); st != nil {
 		// The hold has a reference until it is given up.
-		switch holds, ok := st.exitOrBegin(owner); {
+		cohort, left, ok := st.cohort.Load(), 0, false
+		if cohort {
+			left, ok = st.Queue.ExitOrBegin(owner)
+		} else {
+			left, ok = st.Queue.Begin(owner)
+			left--
+		}
+		switch {
 		case !ok:
-		case holds == 0:
+		case left == 0:
 			return st.unlock(ctx, age)
-		case st.cohort.Load():
+		case cohort: // it needs no command
 			return nil
 		default:
-			return st.exit(ctx, owner, holds)
+			return st.exit(ctx, owner, left)
 		}
 	}
 	return h.holding(owner, h.takeOwed, func(st *State, holds int) error {
@@ -61,16 +68,6 @@ func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st
 		return core.ErrLost
 	}
 	return core.ErrNotHeld
-}
-
-// exitOrBegin gives up one hold of an owner, if that needs no command, and returns how many are left. Otherwise, and for
-// the last one, it begins an operation, and the caller has the baton.
-func (st *State) exitOrBegin(owner core.Owner) (left int, ok bool) {
-	if st.cohort.Load() {
-		return st.Queue.ExitOrBegin(owner)
-	}
-	holds, ok := st.Queue.Begin(owner)
-	return holds - 1, ok
 }
 
 // ForgoAs makes the only hold of an owner one that others can have as soon as it is unlocked: for a call that takes the

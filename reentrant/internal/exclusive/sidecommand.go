@@ -35,7 +35,11 @@ type ownershipCheck struct {
 
 func (c ownershipCheck) run() {
 	needed := false
-	c.s.with(c.name, func(st *State) { needed = st.checking(c.epoch) })
+	c.s.with(c.name, func(st *State) {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		needed = st.m.Checking(c.epoch)
+	})
 	if !needed {
 		return
 	}
@@ -49,13 +53,6 @@ func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) 
 	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
 	again := ours && !check.Same(c.first, found.First)
 	return machine.Checked{Epoch: c.epoch, Ours: ours && !again, Again: again, Failed: err != nil, Sent: sent, TTL: found.TTL}
-}
-
-// checking begins a check, and reports whether it is still needed.
-func (st *State) checking(epoch uint64) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.m.Checking(epoch)
 }
 
 // checked handles Redis's reply.

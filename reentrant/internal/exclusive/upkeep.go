@@ -62,13 +62,6 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 // Renewed implements [keeper.Holder]. A batch has no references: the hold may have ended and the lock state may serve another
 // lock by now. The machine ignores a reply for another epoch.
 func (st *State) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
-	if st.renewed(r, sent, ahead) {
-		st.s.with(r.Remote.Name(), func(st *State) { st.evict(r.Epoch, !r.Gone) })
-	}
-}
-
-// renewed has the machine handle the reply, and notifies the owner of a hold that is lost. It reports whether it is.
-func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) (lost bool) {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
 	step := st.m.Renewed(&at, machine.Renewed{
@@ -82,5 +75,7 @@ func (st *State) renewed(r *backend.Renewal, sent time.Time, ahead time.Duration
 		st.s.core.NoteRenewal(st.name, step.Change, r.Err)
 	}
 	st.carryOutLoss(step)
-	return step.Do == machine.Lose
+	if step.Do == machine.Lose {
+		st.s.with(r.Remote.Name(), func(st *State) { st.evict(r.Epoch, !r.Gone) })
+	}
 }

@@ -40,15 +40,7 @@ func (st *State) othersWait(owner core.Owner) bool {
 	return st.Queue.Len() > 0 && slices.ContainsFunc(st.Queue.Waiters(), func(o core.Owner) bool { return o != owner })
 }
 
-// noteWaiter notifies a holder that called Wanted that an owner has joined this process's queue. It is called if
-// watched is set.
-func (st *State) noteWaiter(owner core.Owner) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.noteWaiterLocked(owner)
-}
-
-// noteWaiterLocked is noteWaiter with st.mu held.
+// noteWaiterLocked notifies a holder that called Wanted that an owner has joined this process's queue. st.mu is held.
 func (st *State) noteWaiterLocked(owner core.Owner) {
 	st.watched.Store(st.info.wanted != nil)
 	if st.m.Owned() && !st.m.OwnedBy(owner) {
