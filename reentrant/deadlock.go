@@ -61,19 +61,15 @@ func newDetector(s *session) *deadlock.Detector[Owner] {
 	return d
 }
 
-// takeWithDetector is take for a wait without a time limit.
-func (l *Lock) takeWithDetector(ctx context.Context, d *deadlock.Detector[Owner], t *exclusive.Try) (bool, error) {
-	owner, err := l.session.core.Admit(ctx, l.invalid)
-	if err != nil {
-		return false, err
-	}
+// takeWithDetector takes the lock for an owner that waits without a time limit.
+func (l *Lock) takeWithDetector(ctx context.Context, owner Owner, d *deadlock.Detector[Owner], t *exclusive.Try) (bool, error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w, cycle := d.Begin(owner, l.handle.Name, func(c deadlock.Cycle) { cancel(newDeadlockError(c)) })
 	if cycle != nil {
 		return false, newDeadlockError(cycle)
 	}
-	ok, err := l.take(watched, t)
+	ok, err := l.handle.TakeAs(watched, owner, t)
 	d.End(owner, w)
 	if deadlock, ok := errors.AsType[*DeadlockError](context.Cause(watched)); ok && err != nil && ctx.Err() == nil {
 		err = deadlock

@@ -133,13 +133,14 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 // has no time limit. When it returns true, the holder has the baton. When it returns false, the function that gave up
 // has passed the baton on.
 func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err error) {
-	t.Begun, t.Fixed, t.AtLeast = l.session.core.Now(), l.handle.Fixed, l.handle.AtLeast
-	if d := l.session.detector; d != nil && t.Waits && t.Deadline.IsZero() {
-		ok, err = l.takeWithDetector(ctx, d, t)
-	} else if owner, invalid := l.session.core.Admit(ctx, l.invalid); invalid == nil {
+	t.Begun = l.session.core.Now()
+	owner, err := l.session.core.Admit(ctx, l.invalid)
+	switch d := l.session.detector; {
+	case err != nil:
+	case d != nil && t.Waits && t.Deadline.IsZero():
+		ok, err = l.takeWithDetector(ctx, owner, d, t)
+	default:
 		ok, err = l.handle.TakeAs(ctx, owner, t)
-	} else {
-		err = invalid
 	}
 	if ok {
 		return true, nil
@@ -147,15 +148,6 @@ func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err erro
 	err = l.explainWait(t.Op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
 	l.reportFailed(ctx, t.Begun, err)
 	return false, err
-}
-
-// take checks the call, and takes the lock for the calling owner.
-func (l *Lock) take(ctx context.Context, t *exclusive.Try) (bool, error) {
-	owner, err := l.session.core.Admit(ctx, l.invalid)
-	if err != nil {
-		return false, err
-	}
-	return l.handle.TakeAs(ctx, owner, t)
 }
 
 // explainWait is error for a call that may have waited: the result says who had the lock.

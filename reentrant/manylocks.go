@@ -50,8 +50,12 @@ func (s *sweep) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
 		t := s.try
-		t.Begun, t.Fixed, t.AtLeast, t.Barges = l.session.core.Now(), l.handle.Fixed, l.handle.AtLeast, l.handle.Unfair
-		got[i], errs[i] = l.take(s.ctx, &t)
+		t.Begun, t.Barges = l.session.core.Now(), l.handle.Unfair
+		owner, err := l.session.core.Admit(s.ctx, l.invalid)
+		if err == nil {
+			got[i], err = l.handle.TakeAs(s.ctx, owner, &t)
+		}
+		errs[i] = err
 	})
 	n := slices.Index(got, false)
 	if n < 0 {
