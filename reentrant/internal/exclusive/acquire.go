@@ -179,7 +179,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	at := st.momentOfCommand(now, t.Owner)
 	s := st.m.Begin(&at, &t.Head)
 	if s.Do == machine.AskAnew && sends {
-		a.nextCopyLocked(&at)
+		a.nextCopyLocked(&at, true)
 	}
 	st.mu.Unlock()
 	if s.Dropped {
@@ -310,8 +310,9 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	return err
 }
 
-// mayAsk is called before each copy of an attempt. It returns an error if none is to be sent: the call has then ended, and
-// the baton has been passed on. last is the latest error, nil if the latest reply was that another owner has the lock.
+// mayAsk is called before each copy of an attempt, unless acquireRemote has begun that. It returns an error if none is to be
+// sent: the call has then ended, and the baton has been passed on. last is the latest error, nil if the latest reply was that
+// another owner has the lock.
 func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	st := a.st
 	a.last = last
@@ -414,7 +415,7 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	if !a.next {
 		st.mu.Lock()
 		at := st.momentOfCommand(c.Sent, t.Owner)
-		a.nextCopyLocked(&at)
+		a.nextCopyLocked(&at, st.m.Phase() == machine.Begun)
 		st.mu.Unlock()
 	}
 	a.next = false
@@ -432,11 +433,10 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	return nil
 }
 
-// nextCopyLocked begins a copy of the attempt. Baton. st.mu is held.
-func (a *attempt) nextCopyLocked(at *machine.Moment) {
-	st := a.st
-	next := uint64(0)
-	if st.m.Phase() == machine.Begun {
+// nextCopyLocked begins a copy of the attempt, under a new epoch or that of the last one. Baton. st.mu is held.
+func (a *attempt) nextCopyLocked(at *machine.Moment, anew bool) {
+	st, next := a.st, uint64(0)
+	if anew {
 		next = st.newEpoch()
 	}
 	st.m.Send(at, next)

@@ -81,7 +81,7 @@ func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 	return held
 }
 
-// UnboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
+// unboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
 // themselves: a wait for them is no part of a deadlock.
 func (st *State) unboundedHolder() (core.Owner, bool) {
 	st.mu.Lock()
