@@ -89,3 +89,13 @@ func TestTheRecordIsKeptBrieflyWhereNoSessionWaits(t *testing.T) {
 		assert.Equal(t, c.want, l.Record.Keep, name)
 	}
 }
+
+// A lock that refuses copies of an attempt is in use, though no session has used it for a while.
+func TestALockThatRefusesAttemptsIsInUse(t *testing.T) {
+	l := &Lock{Keep: time.Hour, Publish: func(string, Message) {}}
+	reply, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Second, Tokens: 1}, time.Minute)
+	require.NoError(t, err)
+	l.Release(time.Second, "a", backend.ReleaseRequest{Epoch: 1}, 2*idleAfter, 0)
+	assert.Zero(t, l.Disuse(2*time.Second+idleAfter))
+	assert.Equal(t, reply.Last, l.Disuse(2*time.Second+2*idleAfter))
+}

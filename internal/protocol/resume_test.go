@@ -51,3 +51,24 @@ func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
 	resume(l, time.Hour, 0)
 	assert.NotZero(t, l.Renew(50*time.Minute, "b", 7, time.Second))
 }
+
+// A session that has the lock does not wait for it: else the lock would go to an attempt that nobody makes any more.
+func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
+	l := held(t)
+	reply, err := l.Acquire(time.Second, "b", backend.AcquireRequest{Epoch: 3, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Second, Queue: true,
+		Patience: time.Minute, GrantTTL: time.Minute}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, backend.Waiting, reply.Status)
+	assert.Equal(t, backend.Resumed, resume(l, 10*time.Second, 0).Status)
+	assert.Equal(t, backend.Released, l.Release(3*time.Second, "b", backend.ReleaseRequest{Epoch: 7}, 0, 0))
+	assert.False(t, l.Inspect(3*time.Second).Locked)
+}
+
+// A hold is counted for its owner alone, as the scripts do, which find the count under the owner's name.
+func TestReentryIsTheOwners(t *testing.T) {
+	l := held(t)
+	request := backend.ReenterRequest{Epoch: 1, Owner: "another", Op: 1, Holds: 2}
+	assert.True(t, l.Reenter(2*time.Second, "a", request).Gone)
+	request.Owner = "@w"
+	assert.Equal(t, 2, l.Reenter(2*time.Second, "a", request).Holds)
+}

@@ -1,0 +1,40 @@
+package protocol_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/internal/protocol"
+)
+
+// A signal that was not acknowledged in time goes on at the next signal: it need not wait for a heartbeat.
+func TestASignalTakesBackThoseThatWereNotAcknowledged(t *testing.T) {
+	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
+	take := func(session string, epoch uint64) {
+		t.Helper()
+		reply, err := l.Acquire(time.Second, session, backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Minute}, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, backend.Granted, reply.Status)
+	}
+	for _, w := range []struct {
+		session  string
+		patience time.Duration
+	}{{"a", time.Second}, {"b", time.Minute}, {"c", time.Minute}} {
+		take(w.session, 1)
+		status, err := l.Await(time.Second, w.session, backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1,
+			Patience: w.patience, GrantTTL: time.Second}, 0)
+		require.NoError(t, err)
+		require.Equal(t, backend.Waited, status)
+	}
+	take("d", 1)
+	l.Signal(time.Second, "d", backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 1})
+	assert.Equal(t, backend.Signalled, l.Withdraw("a", "ready", 2))
+	l.Signal(3*time.Second, "d", backend.SignalRequest{Condition: "ready", Epoch: 1, Op: 2})
+	assert.Equal(t, backend.Gone, l.Withdraw("a", "ready", 2), "it did not acknowledge its signal")
+	assert.Equal(t, backend.Signalled, l.Withdraw("b", "ready", 2))
+	assert.Equal(t, backend.Signalled, l.Withdraw("c", "ready", 2), "two signals have woken two waiters")
+}
