@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -91,6 +92,22 @@ func TestWithNoReplicaConnectedAcquireFails(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.with(1, 20*time.Millisecond).join("a").requireNotReplicated(1)
+}
+
+// An acquire waits for replicas no longer than it may be carried out, and then still gives the lock back.
+func TestAnAcquireWaitsForReplicasUntilItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
+	a := s.with(1, time.Hour).join("a")
+	var err error
+	for left := 100 * time.Millisecond; !errors.Is(err, backend.ErrNotReplicated); left *= 2 { // the time may be over before it is sent
+		require.Less(t, left, silence, "%v", err)
+		ctx, cancel := context.WithTimeout(t.Context(), silence)
+		_, err = a.remote.Acquire(ctx, request(uint64(left), func(r *backend.AcquireRequest) { r.NotAfter = time.Now().Add(left) }))
+		cancel()
+		require.False(t, backend.OutcomeUnknown(err), "%v", err)
+	}
+	assert.Empty(t, s.hash())
 }
 
 // A lock that was pushed is confirmed before Lock returns, and the confirmation is acknowledged by the replicas.

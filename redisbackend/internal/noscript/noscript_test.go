@@ -197,3 +197,56 @@ func TestAProbeEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, c.Probe(ctx), context.DeadlineExceeded)
 }
+
+// The keys of the queue are kept for as long as the waiter needs that needs them longest, wherever that is in line.
+func TestPlainKeepsTheQueueForAllThatWait(t *testing.T) {
+	r, _ := plainOn(t)
+	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
+	require.NoError(t, err)
+	defer release()
+	for _, keeps := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour}} {
+		s := snapshot{keys: r.Keys}
+		for i, keep := range keeps {
+			s.lock.Queue = append(s.lock.Queue, protocol.Waiter{Session: string(rune('a' + i)), Keep: keep})
+		}
+		commands := s.queueChanges(client)
+		for i, key := range []string{r.Keys[2], r.Keys[3]} {
+			require.Equal(t, []string{"EXPIRE", key, "3600"}, commands[len(commands)-2+i].Commands())
+		}
+	}
+}
+
+// A meanwhile is a client before whose first command of its own something else happens.
+type meanwhile struct {
+	rueidis.Client
+	happens func()
+}
+
+func (m *meanwhile) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if m.happens != nil {
+		m.happens()
+		m.happens = nil
+	}
+	return m.Client.Do(ctx, cmd)
+}
+
+// On a full server a command of its own extends the lease. If another session got the lock just before that, it was the other's
+// lease that was extended.
+func TestPlainRenewsNothingThatHasGoneMeanwhile(t *testing.T) {
+	r, server := plainOn(t)
+	got, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,
+		NotAfter: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, got.Status)
+	w := &backend.Renewal{Remote: r, Epoch: 1, Lease: time.Hour}
+	require.NoError(t, r.renewWhenFull(t.Context(), w))
+	require.False(t, w.Gone)
+	r.Conn.Deployment.Client = &meanwhile{r.Conn.Deployment.Client, func() {
+		command(t, server, "DEL", "lock")
+		command(t, server, "HSET", "lock", "other:1", "1")
+		command(t, server, "PEXPIRE", "lock", "3600000")
+		command(t, server, "SET", r.Keys[1], "7 7 other 1 0 h 3600", "EX", "3600")
+	}}
+	require.NoError(t, r.renewWhenFull(t.Context(), w))
+	require.True(t, w.Gone)
+}

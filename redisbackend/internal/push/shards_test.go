@@ -3,6 +3,7 @@ package push
 import (
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -113,4 +114,32 @@ func TestAClosedShardChannelReceivesNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return say(t, s, "a") == 0 }, patience, time.Millisecond)
 	assert.Empty(t, e.messages)
 	assert.Empty(t, e.openings)
+}
+
+// A cluster is a client of one node, whose connections confirm each subscription at once.
+type cluster struct{ lines }
+
+func (c cluster) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"node": c.lines} }
+
+// tagOfSlot0 is a hash tag of slot 0: the Builder of a line, which is no client's, knows no other.
+const tagOfSlot0 = "06S"
+
+// A session that still waits asks again at each heartbeat: its channel stays open.
+func TestAShardChannelThatIsInUseStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := cluster{lines{made: make(chan *line, 1)}}
+		s := NewShards(client, "relock:session:", "s", time.Minute, &listener{})
+		defer s.Close()
+		s.Want(tagOfSlot0)
+		for range 10 {
+			time.Sleep(20 * time.Second)
+			s.Want(tagOfSlot0)
+		}
+		synctest.Wait()
+		node := <-client.made
+		assert.Equal(t, []string{"SSUBSCRIBE"}, node.commands())
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"SUNSUBSCRIBE"}, node.commands())
+	})
 }

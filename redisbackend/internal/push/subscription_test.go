@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,7 +95,7 @@ type lines struct {
 func (lines) Nodes() map[string]rueidis.Client { return nil }
 
 func (l lines) Dedicate() (rueidis.DedicatedClient, func()) {
-	one := &line{ended: make(chan error)}
+	one := &line{ended: make(chan error), sent: make(chan string, 100)}
 	l.made <- one
 	return one, func() {}
 }
@@ -103,6 +104,7 @@ type line struct {
 	rueidis.DedicatedClient
 	ended chan error
 	hooks rueidis.PubSubHooks
+	sent  chan string // the commands
 }
 
 func (*line) B() rueidis.Builder { return rueidis.Builder{} }
@@ -114,8 +116,18 @@ func (l *line) SetPubSubHooks(hooks rueidis.PubSubHooks) <-chan error {
 }
 
 func (l *line) Do(_ context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	l.hooks.OnSubscription(rueidis.PubSubSubscription{Kind: "subscribe", Channel: cmd.Commands()[1], Count: 1})
+	words := cmd.Commands()
+	l.sent <- words[0]
+	l.hooks.OnSubscription(rueidis.PubSubSubscription{Kind: strings.ToLower(words[0]), Channel: words[1], Count: 1})
 	return rueidis.RedisResult{}
+}
+
+// commands returns the commands since the last call.
+func (l *line) commands() (all []string) {
+	for len(l.sent) > 0 {
+		all = append(all, <-l.sent)
+	}
+	return all
 }
 
 func (l *line) says(text string) {
@@ -172,5 +184,20 @@ func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
 		c.Close()
 		second.says("after the end")
 		assert.Equal(t, []string{"channel"}, l.heard)
+	})
+}
+
+// A channel that was closed because it was not wanted for long is opened again when it is wanted again.
+func TestAChannelThatIsWantedAgainIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := lines{made: make(chan *line, 1)}
+		c := NewChannels(client, time.Minute, &loud{})
+		defer c.Close()
+		for range 2 {
+			c.Want("channel")
+			time.Sleep(3 * time.Minute)
+		}
+		synctest.Wait()
+		assert.Equal(t, []string{"SUBSCRIBE", "UNSUBSCRIBE", "SUBSCRIBE", "UNSUBSCRIBE"}, (<-client.made).commands())
 	})
 }

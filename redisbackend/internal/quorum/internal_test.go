@@ -199,6 +199,24 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
+// A hold that was granted before has a token which a majority knows, so a copy of its attempt waits for the node whose reply
+// shows which token that is: one of the others may have a higher one of its own.
+func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	had, _ := r.taken(t, attempt(1))
+	again := attempt(1)
+	v := r.newVote(t.Context(), &again)
+	for node, token := range []backend.Token{had.First, had.First + 7, had.First} {
+		v.answers <- reply[backend.AcquireReply]{node: node, value: backend.AcquireReply{Status: backend.Granted, First: token, Last: token}}
+		v.written <- reply[struct{}]{node: node}
+	}
+	got, err := v.count(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, got.Status)
+	require.Equal(t, had.First, got.First)
+}
+
 // A release of one copy of an attempt may still run when no caller waits for it any more. It would also release what
 // another copy of the attempt got at that node: so that node is not asked again.
 func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
@@ -525,6 +543,39 @@ func TestQuorumANodeKnowsOneSessionThatWaits(t *testing.T) {
 	frees(b, 1)
 	require.False(t, calls(c), "c itself has given it back")
 	require.True(t, waits(b), "so c is not known any more")
+}
+
+// A node that gave the token with a smaller block than the others may not count as one that has the block: after the loss of
+// another node it would give its tokens out again.
+func TestQuorumWritesABlockWhereItWasSmaller(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	req := attempt(1)
+	req.Tokens = 4
+	v := r.newVote(t.Context(), &req)
+	rep := r.replicas[0]
+	smaller := v.req
+	smaller.Tokens = 2
+	given, err := rep.acquire(t.Context(), smaller, v.order)
+	require.NoError(t, err)
+	require.Equal(t, given.First+1, given.Last)
+	v.won, v.first, v.size = true, given.First, 4
+	require.NoError(t, v.agree(t.Context(), rep, true, given))
+	state, err := rep.remote.Inspect(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, given.First+3, state.Token)
+}
+
+// A hold is put back with the count that it has, although a copy of its attempt was sent since then, which names the first one.
+func TestQuorumACopyLeavesTheCountAlone(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	r.taken(t, attempt(1))
+	counted, err := r.Reenter(t.Context(), backend.ReenterRequest{Epoch: 1, Owner: "1", Op: 1, Holds: 2})
+	require.NoError(t, err)
+	require.Equal(t, 2, counted.Holds)
+	_, h := r.taken(t, attempt(1))
+	require.Equal(t, 2, h.holds)
 }
 
 // Of two copies of an attempt that have settled on different tokens, the lower may come to a node last.
