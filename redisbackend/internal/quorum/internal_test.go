@@ -199,6 +199,30 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
+// All nodes give the token that is proposed, and none its own time. Else an acquire would have a second round, in which the highest
+// of them is written to the others, and the next holder would wait that much longer.
+func TestQuorumAllNodesGiveTheProposedToken(t *testing.T) {
+	t.Parallel()
+	_, r := bound(t)
+	r.taken(t, attempt(1))
+	for epoch, slow := uint64(2), true; slow; epoch++ {
+		req := attempt(epoch)
+		v := r.newVote(t.Context(), &req)
+		tokens := make(map[backend.Token]bool)
+		for _, rep := range r.replicas {
+			require.NoError(t, rep.enter(t.Context())) // after the first attempt's job at the node
+			given, err := rep.acquire(t.Context(), v.req, v.order)
+			rep.leave()
+			require.NoError(t, err)
+			require.Equal(t, backend.Granted, given.Status)
+			tokens[given.First] = true
+		}
+		if slow = time.Since(v.sent) > tokenLead/2; !slow { // else a clock may have reached what was proposed
+			require.Len(t, tokens, 1)
+		}
+	}
+}
+
 // A hold that was granted before has a token which a majority knows, so a copy of its attempt waits for the node whose reply
 // shows which token that is: one of the others may have a higher one of its own.
 func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
