@@ -335,6 +335,15 @@ func TestReplyThatCameOverASleepIsNotTrusted(t *testing.T) {
 	assert.Equal(t, Ask, r.granted().Do)
 }
 
+func TestHoldThatWasResumedOverASleepIsNotTrusted(t *testing.T) {
+	r := newRig()
+	r.reach(Resuming)
+	r.at.Ahead = time.Second
+	assert.Equal(t, Ask, r.resumed(7).Do)
+	r.m.SendResume(&r.at, 0)
+	assert.Equal(t, Settle, r.resumed(7).Do)
+}
+
 func TestPriorIsForTheFirstCopyOnly(t *testing.T) {
 	r := newRig()
 	r.reach(Handed)
