@@ -134,6 +134,29 @@ func TestClosePassesASignalOn(t *testing.T) {
 	})
 }
 
+// The message of a signal is lost, and the session closes before it asks. With the signal it got a place in line for the lock.
+func TestCloseGivesThePlaceOfASignalBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c, d := newSession(t, b), newSession(t, b), newSession(t, b)
+		waits := awaits(t, owner(t, "w"), a)
+		ctx, l := owner(t, "signaller"), c.NewLock("x")
+		unlock := lockFor(t, ctx, l)
+		b.SetFault(memory.Script(memory.Push, memory.Lose))
+		require.NoError(t, l.NewCondition("ready").Signal(ctx))
+		next, locked := owner(t, "next"), make(chan error)
+		go func() { locked <- d.NewLock("x").Lock(next) }()
+		synctest.Wait() // it is in line behind the session that was signalled
+		require.NoError(t, a.Close(t.Context()))
+		require.ErrorIs(t, <-waits, reentrant.ErrLost)
+		unlocked := time.Now()
+		unlock()
+		require.NoError(t, <-locked)
+		assert.Less(t, time.Since(unlocked), time.Second, "the lock was granted to a session that is closed")
+		assert.NoError(t, d.NewLock("x").Unlock(next))
+	})
+}
+
 // When an owner has returned, its signal is acknowledged: no other waiter gets it, however long the owner works.
 func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

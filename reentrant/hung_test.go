@@ -170,3 +170,33 @@ func TestTwoClosesWaitForTheHolders(t *testing.T) {
 		require.ErrorIs(t, <-second, reentrant.ErrClosed)
 	})
 }
+
+// No command for a hold outlasts the trust in it: the caller learns at that moment that the hold is lost.
+func TestAReentryThatHangsEndsWithTheTrust(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		l := newSession(t, b).NewLock("hung", reentrant.WithFixedLease(time.Second))
+		require.NoError(t, l.Lock(t.Context()))
+		until, err := l.TrustedUntil(t.Context())
+		require.NoError(t, err)
+		b.SetFault(hangs(memory.Reenter))
+		assert.ErrorIs(t, l.Lock(t.Context()), reentrant.ErrLost)
+		assert.Zero(t, time.Since(until))
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	})
+}
+
+// Unlock sends its release again, but waits for replies no longer than a lease: the lock is free by then.
+func TestAnUnlockThatHangsEndsWithinALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 3 * time.Second
+		b := memory.New()
+		l := newSession(t, b, reentrant.WithLease(lease)).NewLock("hung")
+		require.NoError(t, l.Lock(t.Context()))
+		b.SetFault(hangs(memory.Release))
+		begun := time.Now()
+		assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrUnavailable)
+		assert.LessOrEqual(t, time.Since(begun), lease)
+		b.SetFault(nil)
+	})
+}

@@ -72,6 +72,35 @@ func TestALeaseAfterASleep(t *testing.T) {
 	assert.False(t, fixed.woken(now, time.Hour).Trusted(now))
 }
 
+// A wall clock that was set back is less far ahead from then on. A later sleep must not be hidden by that.
+func TestASleepAfterTheClockWasSetBackCountsInFull(t *testing.T) {
+	now := time.Now()
+	for _, fixed := range []bool{false, true} {
+		l := New(now, 0, 9*time.Second, fixed)
+		back := l.Slept(now, -time.Hour)
+		assert.Equal(t, l.Until(), back.Until(), "a clock that was set back proves nothing")
+		assert.Equal(t, l.Until().Add(-2*time.Second), back.Slept(now, 2*time.Second-time.Hour).Until())
+	}
+}
+
+func TestACheckShortensTheTrustToWhatRedisHasLeft(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, 9*time.Second, false)
+	asked := sent.Add(time.Second)
+	short := l.Left(asked, asked, 3*time.Second)
+	assert.Equal(t, New(asked, 0, 3*time.Second, false).Until(), short.Until())
+	assert.True(t, short.Due(asked, false), "the lease is renewed at once")
+	assert.Equal(t, l, l.Left(asked, asked, time.Minute), "no reply extends the trust")
+}
+
+// What Redis had left of a lease before it was renewed says nothing about the lease after that.
+func TestACheckFromBeforeARenewalChangesNothing(t *testing.T) {
+	sent := time.Now()
+	l := New(sent, 0, 9*time.Second, false)
+	assert.Equal(t, l, l.Left(sent.Add(-1), sent, time.Second))
+	assert.NotEqual(t, l, l.Left(sent, sent, time.Second))
+}
+
 func TestNoMarginReachesALease(t *testing.T) {
 	for _, d := range []time.Duration{Min, 100 * time.Millisecond, time.Hour} {
 		assert.Less(t, margin(d), d/3, "a lease of %v can be renewed before its end", d)
