@@ -23,6 +23,9 @@ var shareCopyCases = []testCase{
 	{"ShareCopies/ALossServesTheNext", lossServes},
 
 	{"ShareTokens/AreEvenAndRise", sharedTokensRise},
+	{"ShareTokens/TheFirstReaderHasOne", sharedFirstReader},
+	{"ShareTokens/TheFirstPermitHasOne", sharedFirstPermit},
+	{"ShareTokens/BlocksDoNotRunAwayFromTheClock", sharedBlocksEnd},
 	{"ShareTokens/AnUnusedTailIsGivenBack", sharedTail},
 	{"ShareTokens/AWriterThatReportsNothingHasUsedAllTokens", sharedNoTail},
 	{"ShareTokens/AreAboveWhatTheSessionHasSeen", sharedSeen},
@@ -223,6 +226,39 @@ func sharedTokensRise(t *test) {
 		require.Equal(t, last, s[1-i%2].read(0).First, "a reader gets the last token")
 		s[1-i%2].keep(0)
 	}
+}
+
+func sharedFirstReader(t *test) { t.hasToken(t.sharers(1)[0].read(0)) }
+
+func sharedFirstPermit(t *test) { t.hasToken(t.sharers(1)[0].borrow(3, 0, 1)) }
+
+// hasToken requires that units have a token although no session has written.
+func (t *test) hasToken(reply backend.ShareReply) {
+	t.Helper()
+	require.Equal(t, 1, reply.Units)
+	require.NotZero(t, reply.First)
+	require.Zero(t, reply.First%2)
+	require.Equal(t, reply.First, reply.Last)
+}
+
+// As the blocks of a lock do, and the tokens stay even there.
+func sharedBlocksEnd(t *test) {
+	const size, most = 1 << 16, 10_000_000 // a number of tokens, and ten seconds
+	a := t.sharers(1)[0]
+	began := time.Now()
+	first := a.write(0, block(size))
+	last := first.Last
+	for range 200 {
+		t.pause(3 * time.Microsecond) // so that the clock, in microseconds, is now odd and now even
+		got := a.write(0, block(size))
+		require.Equal(t, all, got.Units)
+		require.Greater(t, got.First, last)
+		require.LessOrEqual(t, got.First, got.Last, "a block has one token at least")
+		require.Zero(t, got.First%2)
+		require.Zero(t, got.Last%2)
+		last = got.Last
+	}
+	require.LessOrEqual(t, last-first.First, backend.Token(most+time.Since(began).Microseconds()))
 }
 
 func sharedTail(t *test) {
