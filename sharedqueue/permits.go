@@ -236,7 +236,7 @@ func (p *Permits) Keep(units int) (kept int) {
 func (p *Permits) Lose() (inUse int) {
 	p.mu.Lock()
 	inUse = p.inUse
-	p.inUse, p.units, p.placed = 0, 0, false
+	p.inUse, p.units = 0, 0
 	p.wanted.forgetAll()
 	p.life++
 	p.unlock(0)

@@ -159,8 +159,8 @@ func (p *Permits) NoteWaiter(until time.Duration) {
 	p.unlock(0)
 }
 
-// NotePlaced says that the server has no permits for the first in line, which waits there. The next Settle, Expel or Lose
-// ends that.
+// NotePlaced says that the server has no permits for the first in line, which waits there. The next Settle or Expel ends
+// that. After Lose it changes nothing, since no permit is in use before the next Settle.
 func (p *Permits) NotePlaced() {
 	p.mu.Lock()
 	p.placed = true
