@@ -386,6 +386,35 @@ func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	})
 }
 
+// The session has then seen the token of that hold: its later ones are above, also those of a server that has forgotten it.
+func TestTokensAreAboveThatOfAHoldThatResumeFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		ctx := reentrant.WithPortableOwner(t.Context(), "order 7")
+		s, other := newSession(t, b), newSession(t, b).NewLock("x")
+		l, next := s.NewLock("x"), s.NewLock("y")
+		require.NoError(t, l.Lock(ctx))
+		_, err := other.ForceUnlock(t.Context())
+		require.NoError(t, err)
+		b.SetSkew(time.Hour)
+		require.NoError(t, other.Lock(ctx))
+		require.NoError(t, l.Resume(ctx))
+		found, err := l.Token(ctx)
+		require.NoError(t, err)
+		b.SetSkew(0)
+		b.Flush()
+		require.NoError(t, next.Lock(t.Context()))
+		token, err := next.Token(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, token, found)
+		require.NoError(t, next.Unlock(t.Context()))
+		for range 2 { // the hold that Resume found, and the one before
+			require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		}
+		require.ErrorIs(t, other.Unlock(ctx), reentrant.ErrLost)
+	})
+}
+
 // A head was to keep the TTL of its session's last hold, and gave way to Resume. That hold no longer exists, so the
 // head asks for a full lease.
 func TestAHeadThatGaveWayToResumeAsksForAFullLease(t *testing.T) {
