@@ -67,6 +67,23 @@ func TestANewcomerOvertakesTheWaiterThatWasWoken(t *testing.T) {
 	})
 }
 
+// An offer that was taken back must not be there when the next one is made: the queue would wait for a waiter that sleeps.
+func TestAWaiterThatSleepsIsOfferedTheBatonAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue[string]
+		require.Equal(t, Claimed, q.TryClaim("a", Barging))
+		place := q.Reserve("b", Barging)
+		q.Leave()
+		for range 3 {
+			require.Equal(t, Claimed, q.TryClaim("n", Barging))
+			q.Leave()
+		}
+		require.Equal(t, Claimed, q.Wait(place, nil, nil))
+		q.Leave()
+		requireConserved(t, &q)
+	})
+}
+
 func TestAnOfferIsNotFreeForAFairClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
