@@ -385,15 +385,17 @@ func TestCloseWhileTheServerIsGone(t *testing.T) {
 }
 
 // running counts the goroutines that are in a function of the given name.
-func running(function string) int {
+func running(function string) int { return len(goroutinesIn(function)) }
+
+// goroutinesIn returns the numbers of these goroutines.
+func goroutinesIn(function string) (numbers []string) {
 	buf := make([]byte, 1<<20)
-	n := 0
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if strings.Contains(stack, function) && !strings.Contains(stack, "testing.tRunner(") {
-			n++
+			numbers = append(numbers, strings.Fields(stack)[1])
 		}
 	}
-	return n
+	return numbers
 }
 
 // If the right to publish is taken away after a session was opened, waiters depend on their heartbeats.

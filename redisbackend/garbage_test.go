@@ -102,9 +102,9 @@ func awaitRequest(epoch, ticket uint64) backend.AwaitRequest {
 }
 
 func (g *garbageSite) share(m *member, epoch uint64, keep, want int) (backend.ShareReply, error) {
-	limit := time.Now().Add(10 * time.Second)
+	late := time.Now().Add(limit)
 	req := backend.ShareRequest{Kind: backend.Permits, Epoch: epoch, Keep: keep, Want: want, Limit: 2, Tokens: 1, Under: g.under, Lease: lease,
-		GrantTTL: grantTTL, Patience: patience, NotAfter: limit, Memory: limit}
+		GrantTTL: grantTTL, Patience: patience, NotAfter: late, Memory: late}
 	if want > keep {
 		req.Least = want
 	}

@@ -109,7 +109,7 @@ func (m *crowdMember) beat(keep, want int) (backend.ShareReply, error) {
 	m.mu.Lock()
 	req := backend.ShareRequest{
 		Kind: m.kind, Epoch: m.epoch, Keep: keep, Want: want, Least: want, Limit: m.limit, Under: m.under, Tokens: 1,
-		Lease: 10 * time.Minute, GrantTTL: time.Minute, Patience: time.Minute, NotAfter: time.Now().Add(20 * time.Second),
+		Lease: 10 * time.Minute, GrantTTL: 10 * time.Minute, Patience: 10 * time.Minute, NotAfter: time.Now().Add(limit),
 	}
 	req.Memory = req.NotAfter
 	m.mu.Unlock()
@@ -204,8 +204,8 @@ func waitingForLock(t testing.TB, sessions int) (c *crowd, heartbeat func()) {
 	c = newCrowd(t, 0, 0, sessions)
 	beat := func(m *crowdMember) backend.AcquireStatus {
 		r, err := m.remote.Acquire(t.Context(), backend.AcquireRequest{
-			Epoch: 1, Owner: "owner", Holds: 1, Lease: 10 * time.Minute, NotAfter: time.Now().Add(20 * time.Second),
-			Queue: true, Tokens: 1, Patience: time.Minute, GrantTTL: time.Minute,
+			Epoch: 1, Owner: "owner", Holds: 1, Lease: 10 * time.Minute, NotAfter: time.Now().Add(limit),
+			Queue: true, Tokens: 1, Patience: 10 * time.Minute, GrantTTL: 10 * time.Minute,
 		})
 		require.NoError(t, err)
 		return r.Status
@@ -341,7 +341,7 @@ func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 		return int(number(t, n))
 	}
 	before := entries()
-	c.server.Clock().Step(30 * time.Second)
+	c.server.Clock().Step(limit + 30*time.Second)
 	r, err := stays.beat(0, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, r.Units)

@@ -41,8 +41,14 @@ func each(t *testing.T, test func(*testing.T, *site)) {
 }
 
 func embedded(t *testing.T) *site {
-	server := redistest.Start(t)
-	return &site{T: t, client: server.Client(), b: server.Backend(), name: "lock", began: time.Now()}
+	option := redistest.Start(t).ClientOption()
+	option.ConnWriteTimeout, option.Dialer.Timeout = limit, limit // as those of connect
+	client, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	b, err := redisbackend.New(client)
+	require.NoError(t, err)
+	return &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
 }
 
 func realRedis(t *testing.T, options ...string) *site {
@@ -57,10 +63,11 @@ func realRedis(t *testing.T, options ...string) *site {
 // connection costs a process, and a test makes many connections.
 const smallRing, smallBuffer = 6, 1 << 12
 
-// connect makes a client that is closed at the end of the test.
+// connect makes a client that is closed at the end of the test. It waits for replies for longer than the machine may stand still.
 func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing,
-		ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer}
+		ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer, ConnWriteTimeout: limit}
+	option.Dialer.Timeout = limit
 	for _, f := range change {
 		f(&option)
 	}
@@ -157,9 +164,9 @@ const (
 // brief is the keep in the record of a lock for which no session waits: twice the lease.
 const brief = "240"
 
-// request makes an ordinary attempt.
+// request makes an ordinary attempt, which may arrive as late as its command may take.
 func request(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireRequest {
-	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(10 * time.Second),
+	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(limit),
 		Tokens: 1, Patience: patience, GrantTTL: grantTTL}
 	for _, f := range change {
 		f(&req)
@@ -254,7 +261,7 @@ func (m *member) granted() backend.Grant {
 }
 
 // silence is how long a test waits for something before it fails, as limit is.
-var silence = testsize.Patience(limit / 2)
+var silence = testsize.Patience(limit)
 
 // eventually waits for a condition.
 func (s *site) eventually(condition func() bool, what string) {
