@@ -122,7 +122,7 @@ func TestARoundTripOfSignalsIsFourCommands(t *testing.T) {
 			}
 		}
 		assert.NoError(t, moved.Signal(ctx))
-		assert.NoError(t, l.Unlock(ctx))
+		assert.NoError(t, orLater(l.Unlock)(ctx))
 	}
 	a, b := session(t, srv.Addr(), lasting()...).NewLock("ball"), session(t, srv.Addr(), lasting()...).NewLock("ball")
 	n := fewestEvals(t, c, func() {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -146,7 +147,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 	proxy := newLink(t, srv.Addr())
 	l := session(t, proxy.addr, lasting()...).NewLock("dropped")
 	require.NoError(t, l.Lock(t.Context()), "warm")
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 
 	proxy.dropReplies()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -160,7 +161,7 @@ func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T
 
 	proxy.mend()
 	require.NoError(t, l.Lock(t.Context()), "the local queue goes on")
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 	eventually(t, func() bool { return len(keys(t, c, "dropped")) == 0 }, "nothing is left")
 }
 
@@ -172,7 +173,7 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	proxy := newLink(t, srv.Addr())
 	l := session(t, proxy.addr, lasting()...).NewLock("unheard")
 	require.NoError(t, l.Lock(t.Context()), "warm")
-	require.NoError(t, l.Unlock(t.Context()), "Redis must have the script: its reply that the script is missing would be lost too")
+	require.NoError(t, orLater(l.Unlock)(t.Context()), "Redis must have the script: its reply that the script is missing would be lost too")
 	require.NoError(t, l.Lock(t.Context()))
 	proxy.dropReplies()
 	err := l.Unlock(t.Context())
@@ -181,7 +182,7 @@ func TestAnUnlockWhoseReplyIsDroppedFreesTheLock(t *testing.T) {
 	eventually(t, func() bool { return len(keys(t, c, "unheard")) == 0 }, "the release was executed")
 	proxy.mend()
 	require.NoError(t, l.Lock(t.Context()))
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
 // A holder that is cut off stops trusting its lock before Redis gives it to another session, whatever commands are
@@ -198,7 +199,7 @@ func TestAHolderThatIsCutOffStopsBeforeRedisEndsItsLease(t *testing.T) {
 		proxy.dropRequests()
 		assert.NoError(t, lb.Lock(t.Context()))
 		assert.False(t, la.IsHeldByCurrentOwner(a), "two sessions trust the lock at the same time")
-		assert.NoError(t, lb.Unlock(t.Context()))
+		assert.NoError(t, orLater(lb.Unlock)(t.Context()))
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
@@ -221,9 +222,9 @@ func TestAllWaitersGetTheLockAfterRedisWasFrozen(t *testing.T) {
 	}()
 	assert.ErrorIs(t, <-waiting, context.DeadlineExceeded, "a caller's own time limit works although Redis hangs")
 	srv.Thaw()
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 	require.NoError(t, l.Lock(t.Context()))
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
 // Redis is killed and comes back empty: holders lose their locks, waiters get them, and tokens rise.
@@ -232,9 +233,7 @@ func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 	const lease = 6 * time.Second // the holder learns of the loss within a third of its lease
 	srv := server(t)
 	l := session(t, srv.Addr(), reentrant.WithLease(lease)).NewLock("forgotten")
-	require.NoError(t, l.Lock(t.Context()))
-	before, err := l.Token(t.Context())
-	require.NoError(t, err)
+	before := locked(t.Context(), t, l)
 	lost := l.Lost(t.Context())
 	srv.Restart(t)
 	select {
@@ -243,9 +242,8 @@ func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 		t.Fatal("the holder was not notified of the loss")
 	}
 	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
-	require.NoError(t, l.Lock(t.Context()))
-	after, err := l.Token(t.Context())
-	require.NoError(t, err)
-	assert.Greater(t, after, before)
-	require.NoError(t, l.Unlock(t.Context()))
+	assert.Greater(t, locked(t.Context(), t, l), before)
+	if err := orLater(l.Unlock)(t.Context()); !errors.Is(err, reentrant.ErrLost) { // on a slow machine its lease may have ended
+		require.NoError(t, err)
+	}
 }

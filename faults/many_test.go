@@ -22,11 +22,19 @@ func TestAThousandFreeLocksTravelTogether(t *testing.T) {
 		locks = append(locks, s.NewLock(fmt.Sprintf("many %d", i)))
 	}
 	m := reentrant.NewMultiLock(locks...)
-	l.delayReplies()
-	begun := time.Now()
-	require.NoError(t, m.Lock(t.Context()))
-	assert.Less(t, time.Since(begun), 1000*soonest/2)
-	t.Logf("%v for 1,000 locks", time.Since(begun))
-	l.mend()
-	require.NoError(t, m.Unlock(t.Context()))
+	took := func() time.Duration {
+		l.delayReplies()
+		begun := time.Now()
+		require.NoError(t, m.Lock(t.Context()))
+		took := time.Since(begun)
+		l.mend()
+		require.NoError(t, orLater(m.Unlock)(t.Context()))
+		return took
+	}
+	fewest := took()
+	for tries := 0; fewest >= 1000*soonest/2 && tries < 2; tries++ { // this machine may stand still for so long
+		fewest = min(fewest, took())
+	}
+	assert.Less(t, fewest, 1000*soonest/2)
+	t.Logf("%v for 1,000 locks", fewest)
 }

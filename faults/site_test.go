@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -55,6 +56,21 @@ func (p patient) Run() int {
 	for end := time.Now().Add(limit); status == 0 && goleak.Find(leftByProxies...) != nil && time.Now().Before(end); {
 	}
 	return status
+}
+
+// slow is how long a call takes only if this machine stands still. A session gives a command twice as long.
+const slow = time.Second
+
+// orLater calls Unlock, and forgives that its reply came too late: then the session repeats it in the background.
+func orLater(unlock func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		began := time.Now()
+		err := unlock(ctx)
+		if errors.Is(err, reentrant.ErrUnavailable) && time.Since(began) > slow {
+			return nil
+		}
+		return err
+	}
 }
 
 // eventually waits until ok returns true.
@@ -141,6 +157,20 @@ func lasting() []reentrant.Option {
 // machine is busy.
 func enduring() []reentrant.Option {
 	return []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(patience / 20)}
+}
+
+// locked takes a lock, and returns the hold's token. If this machine stands still for a whole lease first, it does so again.
+func locked(ctx context.Context, t *testing.T, l *reentrant.Lock) backend.Token {
+	t.Helper()
+	for {
+		require.NoError(t, l.Lock(ctx))
+		token, err := l.Token(ctx)
+		if !errors.Is(err, reentrant.ErrLost) {
+			require.NoError(t, err)
+			return token
+		}
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+	}
 }
 
 // server starts a Redis for this test.

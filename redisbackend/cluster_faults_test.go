@@ -167,7 +167,7 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick)
 	assert.Equal(t, first, must(held.Token(ctx)), "the hold moved with its slot")
-	require.NoError(t, held.Unlock(ctx))
+	require.NoError(t, orLater(held.Unlock)(ctx))
 	r := await(t, got, "the waiter gets the lock")
 	require.NoError(t, r.err)
 	assert.Greater(t, r.token, first)
@@ -179,7 +179,7 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 		s.waits(held, waiter)
 		s.eventually(listens, "the waiter listens on the new node")
 		before := busMessages(all)
-		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, orLater(held.Unlock)(ctx))
 		require.NoError(t, await(t, got, "the waiter gets the lock").err)
 		if shards {
 			assert.Equal(t, before, busMessages(all), "round %d: the message is sent on the node", i)
@@ -364,9 +364,9 @@ func TestAMasterDiesWhileItsLockIsHeldAndWaitedFor(t *testing.T) {
 	assert.Equal(t, first, must(held.Token(ctx)))
 	for _, other := range others {
 		require.Eventually(t, func() bool { return other.Verify(ctx) == nil }, limit, tick, other.Name())
-		assert.NoError(t, other.Unlock(ctx))
+		assert.NoError(t, orLater(other.Unlock)(ctx))
 	}
-	require.NoError(t, held.Unlock(ctx))
+	require.NoError(t, orLater(held.Unlock)(ctx))
 	r := await(t, got, "the waiter gets the lock")
 	require.NoError(t, r.err)
 	assert.Greater(t, r.token, first)
@@ -516,7 +516,7 @@ func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 			assert.Fail(t, "lost", lock.Name())
 		default:
 		}
-		assert.NoError(t, lock.Verify(ctx), lock.Name())
-		assert.NoError(t, lock.Unlock(ctx))
+		assert.NoError(t, again(lock.Verify)(ctx), lock.Name())
+		assert.NoError(t, orLater(lock.Unlock)(ctx))
 	}
 }

@@ -64,5 +64,5 @@ func saysWhatAKeyHolds(t *testing.T, site *site, s *reentrant.Session) {
 	}
 	require.NoError(t, m.Release(ctx, 1))
 	require.NoError(t, rw.RUnlock(ctx))
-	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, orLater(l.Unlock)(ctx))
 }

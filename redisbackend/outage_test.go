@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func testOutage(t *testing.T, setting, bad, good, words string) {
 	}
 	set(bad)
 	l := h.session.NewLock("outage")
-	_, err := l.TryLock(t.Context())
+	err := again(func(ctx context.Context) error { return second(l.TryLock(ctx)) })(t.Context())
 	require.ErrorContains(t, err, words)
 	assert.False(t, backend.Refused(err))
 	assert.False(t, backend.OutcomeUnknown(err))
@@ -56,7 +57,7 @@ func testOutage(t *testing.T, setting, bad, good, words string) {
 		time.Minute, time.Millisecond, "the command is sent again")
 	set(good)
 	require.NoError(t, <-locked)
-	assert.NoError(t, l.Unlock(ctx))
+	assert.NoError(t, orLater(l.Unlock)(ctx))
 	require.Eventually(t, func() bool { return log.count("lock=outage") > 1 }, time.Minute, time.Millisecond)
 	assert.Equal(t, 1, log.count(words), "one line when the outage begins")
 	assert.Equal(t, 2, log.count("lock=outage"), "one line when the outage ends")

@@ -47,7 +47,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 					assert.NoError(t, err)
 					assert.Greater(t, uint64(token), last.Swap(uint64(token)))
 					inside.Add(^uint64(0))
-					assert.NoError(t, l.Unlock(t.Context()))
+					assert.NoError(t, orLater(l.Unlock)(t.Context()))
 				}
 			})
 		}
@@ -114,9 +114,9 @@ func TestPlainNeedsNoScripts(t *testing.T) {
 	l := newSession(t, b).NewLock("x")
 	require.NoError(t, l.Lock(t.Context()))
 	require.NoError(t, l.Lock(t.Context()))
-	require.NoError(t, l.Verify(t.Context()))
-	require.NoError(t, l.Unlock(t.Context()))
-	require.NoError(t, l.Unlock(t.Context()))
+	require.NoError(t, again(l.Verify)(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
+	require.NoError(t, orLater(l.Unlock)(t.Context()))
 	stats, err := s.do("INFO", "commandstats").ToString()
 	require.NoError(t, err)
 	for line := range strings.Lines(stats) {
@@ -149,7 +149,7 @@ func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
 	for range 3 {
 		require.NoError(t, l.Lock(t.Context()))
 		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // this loses the reply too
-		require.NoError(t, l.Unlock(t.Context()))
+		require.NoError(t, orLater(l.Unlock)(t.Context()))
 		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error()
 	}
 }

@@ -282,5 +282,5 @@ func TestQuorumHasNoConditions(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported, what)
 		require.ErrorContains(t, err, "conditions", what)
 	}
-	require.NoError(t, lock.Unlock(ctx), "the owner still holds the lock")
+	require.NoError(t, orLater(lock.Unlock)(ctx), "the owner still holds the lock")
 }

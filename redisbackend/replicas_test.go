@@ -121,14 +121,14 @@ func TestAPushedGrantIsAcknowledgedByReplicas(t *testing.T) {
 	s.eventually(func() bool { return holder.Lock(held) == nil }, "the replica acknowledges")
 	got := make(chan error, 1)
 	go func() { got <- waiter.Lock(t.Context()) }()
-	s.eventually(func() bool { return waiter.QueueLength() == 1 && len(must(holder.Inspect(t.Context())).Waiting) == 1 }, "the second session waits")
+	s.waits(holder, two)
 	replica.Freeze()
-	require.NoError(t, holder.Unlock(held))
+	require.NoError(t, orLater(holder.Unlock)(held))
 	assert.ErrorIs(t, <-got, backend.ErrNotReplicated)
 	replica.Thaw()
 	ctx := reentrant.WithOwner(t.Context(), "later")
 	s.eventually(func() bool { return waiter.Lock(ctx) == nil }, "the replica acknowledges again")
-	require.NoError(t, waiter.Unlock(ctx))
+	require.NoError(t, orLater(waiter.Unlock)(ctx))
 }
 
 // newSession opens a session over b.
@@ -252,12 +252,12 @@ func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 			replica.Freeze()
 			before := s.replicaWaits()
 			require.NoError(t, other.NewCondition("c").Signal(signaller))
-			require.NoError(t, other.Unlock(signaller))
+			require.NoError(t, orLater(other.Unlock)(signaller))
 			s.eventually(func() bool { return len(back) > 0 || s.replicaWaits() >= before+2 }, "Await waits for the replica, and tries again")
 			replica.Thaw()
 			require.NoError(t, <-back)
-			require.NoError(t, l.Verify(waiter))
-			require.NoError(t, l.Unlock(waiter))
+			require.NoError(t, again(l.Verify)(waiter))
+			require.NoError(t, orLater(l.Unlock)(waiter))
 		})
 	}
 }
@@ -275,7 +275,7 @@ func TestSignalWaitsForNoReplica(t *testing.T) {
 	require.NoError(t, l.NewCondition("c").SignalAll(ctx))
 	assert.Equal(t, before, s.replicaWaits())
 	replica.Thaw()
-	require.NoError(t, l.Unlock(ctx)) // or the session's end waits for it
+	require.NoError(t, orLater(l.Unlock)(ctx)) // or the session's end waits for it
 }
 
 // A call that acquires a lock of any kind fails when the time for the replicas is over, and keeps nothing.

@@ -62,10 +62,13 @@ func inspectByOthers(t *test) {
 	a, b, c := t.connect3()
 	a.take(1)
 	b.wait(1)
+	began := time.Now()
 	want := a.inspect()
+	ends := endsIn(want.TTL, began)
 	for _, s := range []*session{b, c} {
+		began = time.Now()
 		st := s.inspect()
-		require.InDelta(t, want.TTL, st.TTL, float64(limit))
+		ends.agrees(t, endsIn(st.TTL, began))
 		require.WithinDuration(t, want.Since, st.Since, limit)
 		st.TTL, st.Since = want.TTL, want.Since
 		require.Equal(t, want, st)

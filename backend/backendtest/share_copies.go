@@ -566,7 +566,7 @@ func sharedTogether(t *test) {
 				want := 1 + (i+round)%permits
 				req := a.next(backend.Permits, permits, 0, want, nil)
 				reply, err := a.send(req)
-				for end := time.Now().Add(limit); err == nil && reply.Placed && time.Now().Before(end); {
+				for end := time.Now().Add(3 * limit); err == nil && reply.Placed && time.Now().Before(end); {
 					t.pause(pollInterval)
 					reply, err = a.send(req)
 				}

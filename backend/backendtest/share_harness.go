@@ -128,13 +128,15 @@ func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []s
 	return s.last
 }
 
-// send sends a copy of a request, which may arrive until limit from now.
+// send sends a copy of a request, which may arrive until limit from now. The Backend remembers the session for longer than
+// any case takes, unless the request says until when it may arrive.
 func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
+	memory := req.NotAfter
 	if req.NotAfter.IsZero() {
-		req.NotAfter = time.Now().Add(limit)
+		req.NotAfter, memory = time.Now().Add(limit), time.Now().Add(long)
 	}
-	if req.NotAfter.After(s.memory) {
-		s.memory = req.NotAfter
+	if memory.After(s.memory) {
+		s.memory = memory
 	}
 	req.Memory = s.memory
 	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
