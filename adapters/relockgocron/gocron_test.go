@@ -29,6 +29,9 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	return session
 }
 
+// patient has Shutdown wait for jobs for longer than a machine stands still.
+var patient = gocron.WithStopTimeout(time.Minute)
+
 // answered asks again while Redis does not reply in time, as on a machine that stands still. What an attempt without a
 // reply may have acquired is released.
 func answered(ask func() error) error {
@@ -93,7 +96,7 @@ func TestSchedulersRunAJobOneAtATime(t *testing.T) {
 	server := redistest.Start(t)
 	var inside, runs, overlaps atomic.Int32
 	for range 2 {
-		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(relockgocron.NewLocker(process(t, server), 0)))
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(relockgocron.NewLocker(process(t, server), 0)), patient)
 		require.NoError(t, err)
 		_, err = scheduler.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func() {
 			if inside.Add(1) != 1 {
@@ -116,9 +119,16 @@ func TestThereIsOneLeader(t *testing.T) {
 	first, second := process(t, server), process(t, server)
 	here, there := relockgocron.NewElector(first, "leader"), relockgocron.NewElector(second, "leader")
 	require.NoError(t, leads(t, here))
-	commands := first.Stats().Commands
-	require.NoError(t, leads(t, here))
-	assert.Equal(t, commands, first.Stats().Commands, "the leader asks no server")
+	asks := func() uint64 {
+		before := first.Stats().Commands
+		require.NoError(t, leads(t, here))
+		return first.Stats().Commands - before
+	}
+	commands := asks()
+	for range 4 {
+		commands = min(commands, asks()) // a renewal may come between
+	}
+	assert.Zero(t, commands, "the leader asks no server")
 	require.ErrorIs(t, leads(t, there), relockgocron.ErrNotLeader)
 	require.NoError(t, here.Resign(t.Context()))
 	require.NoError(t, here.Resign(t.Context()), "again")
@@ -156,7 +166,7 @@ func TestOnlyTheLeaderRunsJobs(t *testing.T) {
 	server := redistest.Start(t)
 	var runs [2]atomic.Int32
 	for i := range runs {
-		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(relockgocron.NewElector(process(t, server), "leader")))
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(relockgocron.NewElector(process(t, server), "leader")), patient)
 		require.NoError(t, err)
 		_, err = scheduler.NewJob(gocron.DurationJob(5*time.Millisecond), gocron.NewTask(func() { runs[i].Add(1) }))
 		require.NoError(t, err)

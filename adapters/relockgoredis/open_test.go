@@ -183,7 +183,8 @@ func TestOpenChecksTheServersCertificate(t *testing.T) {
 	redisserver.NeedTLS(t)
 	addr, roots := serveTLS(t)
 	o := patient(addr)
-	_, err := relockgoredis.Open(t.Context(), redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{}}))
+	o.TLSConfig = &tls.Config{}
+	_, err := relockgoredis.Open(t.Context(), redis.NewClient(o))
 	require.ErrorContains(t, err, "certificate", "the system does not trust the authority")
 	o.TLSConfig = &tls.Config{RootCAs: roots}
 	client := redis.NewClient(o)

@@ -64,6 +64,7 @@ func TestEveryItemComesThroughOnce(t *testing.T) {
 	assert.LessOrEqual(t, float64(r.cost.Commands), 1.1*float64(4*int64(turns)+2*waits)+100*r.outcome.Took.Seconds())
 }
 
+// A process can be done before it is killed. Then the test tries another job.
 func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Parallel()
 	opts := small()
@@ -72,9 +73,16 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	if raceEnabled {
 		opts.items = 250
 	}
-	r, err := move(t.Context(), opts, io.Discard, t.Output())
-	require.NoError(t, err)
-	verify(t, opts, r)
+	for range 10 {
+		r, err := move(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		if r.outcome.Kills == opts.kills {
+			verify(t, opts, r)
+			return
+		}
+		require.True(t, r.verdict.clean(), "%+v", r.verdict)
+	}
+	t.Error("no process was killed in ten jobs")
 }
 
 // Twenty times the program's default job, on a real Redis, while processes are killed. Every item takes a while, so all twenty

@@ -46,16 +46,22 @@ func TestNoPriceIsStale(t *testing.T) {
 	assert.NotZero(t, result.sample.Total.Reads)
 }
 
+// A process can be done before it is killed. Then the test tries another job.
 func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
 	testsize.FullOnly(t) // the others wait for a lease of six seconds
 	t.Parallel()
 	opts := small()
 	opts.kills, opts.lease = 1, defaultLease
-	result, err := serve(t.Context(), opts, io.Discard, t.Output())
-	require.NoError(t, err)
-	assert.True(t, result.Clean(), "%+v", result.outcome.Total)
-	assert.Equal(t, 1, result.outcome.Kills)
-	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
+	for range 10 {
+		result, err := serve(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		require.True(t, result.Clean(), "%+v", result.outcome.Total)
+		if result.outcome.Kills == 1 {
+			assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
+			return
+		}
+	}
+	t.Error("no process was killed in ten jobs")
 }
 
 // Nothing forces a price to change while a process trusts its cache, but so far one always has. If a slow machine

@@ -67,19 +67,25 @@ func TestEveryHolderIsKnownToRedis(t *testing.T) {
 	assert.GreaterOrEqual(t, result.cost.Commands, int64(opts.keys), "a hold costs at least one command")
 }
 
+// A process can be done before it is killed. Then the test tries another job.
 func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	testsize.FullOnly(t) // the others wait for a lease of ten seconds
 	t.Parallel()
-	opts := small(t)
-	opts.kills = 1
-	opts.keys = 1000 // enough that the kill comes before the end
-	opts.lease = defaultLease
-	result, err := generate(t.Context(), opts, io.Discard, t.Output())
-	require.NoError(t, err)
-	assert.True(t, result.Clean(), "%+v", result.verdict)
-	assert.EqualValues(t, opts.keys, result.verdict.numbers)
-	assert.Equal(t, 1, result.outcome.Kills)
-	assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
+	for range 10 {
+		opts := small(t)
+		opts.kills = 1
+		opts.keys = 1000 // enough that the kill comes before the end
+		opts.lease = defaultLease
+		result, err := generate(t.Context(), opts, io.Discard, t.Output())
+		require.NoError(t, err)
+		require.True(t, result.Clean(), "%+v", result.verdict)
+		assert.EqualValues(t, opts.keys, result.verdict.numbers)
+		if result.outcome.Kills == 1 {
+			assert.Len(t, slices.Concat(result.outcome.Names...), 3, "the dead process was replaced")
+			return
+		}
+	}
+	t.Error("no process was killed in ten jobs")
 }
 
 // Nothing forces two workers to overlap here, but with so many they have never failed to. If a slow machine runs them
