@@ -24,14 +24,21 @@ import (
 // between runs is replaced. If Redis does not reply in time the command runs again, unless it changes something.
 func look(t *testing.T, status int, args ...string) string {
 	t.Helper()
+	stdout, stderr := looks(t, status, args...)
+	return even(stdout.String() + stderr.String())
+}
+
+// looks is look with the output as it is.
+func looks(t *testing.T, status int, args ...string) (stdout, stderr *bytes.Buffer) {
+	t.Helper()
 	for end := time.Now().Add(patience); ; {
-		var stdout, stderr bytes.Buffer
-		got := execute(args, &stdout, &stderr)
+		stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+		got := execute(args, stdout, stderr)
 		if late(got, stderr.String()) && !slices.Contains(args, "--force") && time.Now().Before(end) {
 			continue
 		}
-		require.Equal(t, status, got, "%s%s", &stdout, &stderr)
-		return even(stdout.String() + stderr.String())
+		require.Equal(t, status, got, "%s%s", stdout, stderr)
+		return stdout, stderr
 	}
 }
 
@@ -78,8 +85,7 @@ waiting  1 <session>
 		`"token":<token>,"waiting":["<session>"],"since":"<time>"}`+"\n", look(t, 0, "inspect", "deploy", "--json", "--redis", url))
 
 	var st status
-	var stdout bytes.Buffer
-	require.Zero(t, execute([]string{"inspect", "deploy", "--json", "--redis", url}, &stdout, nil))
+	stdout, _ := looks(t, 0, "inspect", "deploy", "--json", "--redis", url)
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &st))
 	assert.Equal(t, s.ID(), st.Session)
 	assert.Equal(t, []string{other.ID()}, st.Waiting)
@@ -129,9 +135,8 @@ func TestListShowsLocksAndNothingElse(t *testing.T) {
 	holdLock(t, s, "overwritten", "me")()
 	do("SET", "overwritten", "with something else")
 
-	var stdout, stderr bytes.Buffer
-	require.Zero(t, execute([]string{"list", "--json", "--redis", url}, &stdout, &stderr))
-	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), &stderr)
+	stdout, stderr := looks(t, 0, "list", "--json", "--redis", url)
+	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr)
 	assert.Contains(t, stderr.String(), "relock: left out: overwritten: ")
 	var got []string
 	for line := range strings.Lines(even(stdout.String())) {
@@ -172,17 +177,16 @@ func TestListLeavesOutWhatItCannotRead(t *testing.T) {
 	do("SET", "relock:{"+long+"}:t:"+long, "1 1 - 0 0 h 300")
 	do("HSET", "relock:{entries}:t:entries", "=", "p 2", "alice", "x")
 
-	var stdout, stderr bytes.Buffer
-	require.Zero(t, execute([]string{"list", "--redis", url}, &stdout, &stderr), &stderr)
+	stdout, stderr := looks(t, 0, "list", "--redis", url)
 	assert.Contains(t, stdout.String(), "fine ")
 	assert.Contains(t, stdout.String(), "shared ")
-	assert.Equal(t, 3, strings.Count(stdout.String(), "\n"), &stdout)
+	assert.Equal(t, 3, strings.Count(stdout.String(), "\n"), stdout)
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	require.Len(t, lines, 5, &stderr)
+	require.Len(t, lines, 5, stderr)
 	for _, name := range []string{"garbage", "foreign", "counted", "entries", "xxx"} {
 		assert.True(t, slices.ContainsFunc(lines, func(line string) bool {
 			return strings.HasPrefix(line, "relock: left out: "+name) && len(line) < 500 && !strings.Contains(line, "user_script")
-		}), "%s: %s", name, &stderr)
+		}), "%s: %s", name, stderr)
 	}
 	require.NoError(t, shared.RUnlock(t.Context()))
 }
@@ -322,7 +326,9 @@ func TestAWatchGoesOnOverAnOutage(t *testing.T) {
 	holdLock(t, session(t, slowly(server.URL())), "lock", "me")
 	r.says("held by owner ~me")
 	eventually(t, func() bool { return strings.HasSuffix(r.stderr.String(), "relock: Redis answers again\n") }, "the end of the outage is not reported")
-	assert.Equal(t, 2, strings.Count(r.stderr.String(), "\n"), r.stderr)
+	for i, line := range strings.Split(strings.TrimSpace(r.stderr.String()), "\n") { // a slow machine has more outages than this one
+		assert.Equal(t, i%2 == 1, line == "relock: Redis answers again", "each is reported once: %s", r.stderr)
+	}
 	r.signal(syscall.SIGTERM)
 	r.exits(0)
 }
