@@ -402,8 +402,10 @@ func TestRenewalsWhenANodeHangs(t *testing.T) {
 // renewalsWithout checks renewals, and looks at locks, after a node was stopped in some way.
 func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
-	// only the caller's deadline ends the command to the node that hangs
-	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = 10 * time.Minute })
+	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner
+	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.Dialer.Timeout = 10*time.Minute, limit/12
+	})
 	var err error
 	s.b, err = redisbackend.New(s.client)
 	require.NoError(t, err)
