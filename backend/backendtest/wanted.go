@@ -126,10 +126,10 @@ func (r *remote) watched(epoch uint64) {
 
 func watchReports(t *test) {
 	a, b, _ := t.connect3()
-	a.take(5)
+	a.take(5, lease(medium))
 	a.watched(5)
 	a.watched(5)
-	a.take(5) // a copy of the attempt
+	a.take(5, lease(long)) // a copy of the attempt
 	a.askedFor(5, func() { b.wait(1) })
 	a.has(5)
 }
