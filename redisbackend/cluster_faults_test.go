@@ -393,30 +393,15 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 	renewalsWithout(t, (*redisserver.Server).Stop)
 }
 
-// It is no subtest: one that is parallel starts when most tests have ended, and this takes as long as Renew may.
+// It is no subtest: one that is parallel starts when most tests have ended, and this takes half as long as Renew may.
 func TestRenewalsWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 	renewalsWithout(t, (*redisserver.Server).Freeze)
 }
 
-// renewalsWithout checks renewals, and looks at locks, after a node was stopped in some way.
+// renewalsWithout checks renewals after a node was stopped in some way.
 func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
-	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
-	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner
-	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) {
-		o.ConnWriteTimeout, o.Dialer.Timeout = 10*time.Minute, limit/12
-	})
-	var err error
-	s.b, err = redisbackend.New(s.client)
-	require.NoError(t, err)
-	a := s.join("a")
-	var renewals []backend.Renewal
-	for i := range 30 {
-		a.remote = a.bind(fmt.Sprintf("lock-%d", i))
-		a.take(uint64(i + 1))
-		renewals = append(renewals, backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
-	}
-	a.inspectAll(renewals, limit) // so that the nodes have the script
+	a, renewals, servers := holdsOnAllNodes(t)
 	const down = 1
 	stop(servers.Masters[down])
 	isDown := func(r backend.Remote) bool { at, _ := owner(t, servers, r.Name()); return at == down }
@@ -446,6 +431,29 @@ func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	}
 	assert.Positive(t, failed)
 	assert.Less(t, failed, len(renewals))
+	servers.Masters[down].Thaw()
+}
+
+// Nor does it delay a look at a lock on another node.
+func TestInspectAllWhenANodeIsDown(t *testing.T) {
+	t.Parallel()
+	inspectAllWithout(t, (*redisserver.Server).Stop)
+}
+
+func TestInspectAllWhenANodeHangs(t *testing.T) {
+	t.Parallel()
+	inspectAllWithout(t, (*redisserver.Server).Freeze)
+}
+
+// inspectAllWithout looks at locks after a node was stopped in some way.
+func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
+	a, renewals, servers := holdsOnAllNodes(t)
+	a.inspectAll(renewals, limit) // so that the nodes have the script
+	const down = 1
+	isDown := func(r backend.Remote) bool { at, _ := owner(t, servers, r.Name()); return at == down }
+	there := slices.DeleteFunc(slices.Clone(renewals), func(r backend.Renewal) bool { return !isDown(r.Remote) })
+	stop(servers.Masters[down])
+	a.inspectAll(there, time.Second) // this closes the connection to the node that hangs: the next call waits for another
 	healthy := node(t, servers.Masters[0])
 	var all []backend.Inspection
 	var times int
@@ -468,9 +476,29 @@ func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	servers.Masters[down].Thaw()
 }
 
-// inspectAll looks at the locks of renewals.
-func (m *member) inspectAll(renewals []backend.Renewal, wait time.Duration) []backend.Inspection {
-	ctx, cancel := context.WithTimeout(m.Context(), wait)
+// holdsOnAllNodes returns a session that holds locks on all nodes of a Cluster, with what renews them.
+func holdsOnAllNodes(t *testing.T) (*member, []backend.Renewal, *redisserver.Cluster) {
+	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner
+	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) {
+		o.ConnWriteTimeout, o.Dialer.Timeout = 10*time.Minute, limit/12
+	})
+	var err error
+	s.b, err = redisbackend.New(s.client)
+	require.NoError(t, err)
+	a := s.join("a")
+	var renewals []backend.Renewal
+	for i := range 30 {
+		a.remote = a.bind(fmt.Sprintf("lock-%d", i))
+		a.take(uint64(i + 1))
+		renewals = append(renewals, backend.Renewal{Remote: a.remote, Epoch: uint64(i + 1), Lease: 2 * lease})
+	}
+	return a, renewals, servers
+}
+
+// inspectAll looks at the locks of renewals, within some time.
+func (m *member) inspectAll(renewals []backend.Renewal, within time.Duration) []backend.Inspection {
+	ctx, cancel := context.WithTimeout(m.Context(), within)
 	defer cancel()
 	all := make([]backend.Inspection, len(renewals))
 	for i, r := range renewals {
