@@ -217,7 +217,7 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	return parcel{
 		data:  data,
 		due:   time.Now().Add(time.Duration(c.random.Int64N(int64(most)))),
-		twice: !c.calm && !c.dead && scripts > 0 && c.random.IntN(copyOne) == 0,
+		twice: !c.calm && !c.dead && scripts > 0 && c.random.IntN(copyOne) == 0 && data[0] == '*', // it begins with a command
 		late:  time.Duration(c.random.Int64N(int64(lastCopy))),
 	}
 }

@@ -46,9 +46,9 @@ type recorder struct {
 // A message is a request that a session has sent.
 type message struct {
 	line
-	lock string
-	req  backend.ReenterRequest // of a re-entry
-	done bool                   // it has been executed; guarded by recorder.mu, as is the line's keep
+	lock  string
+	lease time.Duration // of a re-entry
+	done  bool          // it has been executed; guarded by recorder.mu, as is the line's keep
 }
 
 // A lockTrace is the trace of one lock.
@@ -75,7 +75,9 @@ type line struct {
 	age    int64 // of the message, ms
 	until  int64 // attempt: its notAfter; release: for how long a copy of an attempt may be under way
 	token  backend.Token
-	keep   bool // the lease stays as it is
+	keep   bool   // the lease stays as it is
+	op     uint64 // of a re-entry, which rises within the epoch
+	holds  int    // that an attempt or a re-entry is for
 	sent   int64
 	state  state // after the command
 	number int   // of the message, 0 for none
@@ -126,7 +128,7 @@ func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *me
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	m.what, m.sent, m.number = "send", rec.millis(), len(rec.messages)+1
-	if m.kind != "release" && m.kind != "renew" {
+	if m.kind != "renew" { // a release may be sent because the lock is lost, before its owner acts on that
 		rec.leavesIfLost(m.lock, m.s)
 	}
 	rec.noteLocked(m.lock, m.line)
@@ -213,7 +215,7 @@ func (rec *recorder) leaves(lock, name string) {
 
 // execute has a command executed, by forward, and notes what the server then has of the locks that it is about. The reply is what
 // the connection has heard.
-func (rec *recorder) execute(words []string, numbers []int, forward func() []byte) {
+func (rec *recorder) execute(words []string, numbers []int, forward func() ([]byte, error)) {
 	rec.turn <- struct{}{}
 	defer func() { <-rec.turn }()
 	awaitMillisecond(rec.start)
@@ -226,12 +228,12 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() []byt
 	}
 	rec.mu.Unlock()
 	var before state
-	if len(all) == 1 && all[0].req.Op > 0 {
+	if len(all) == 1 && all[0].op > 0 {
 		before = rec.read(all[0].lock)
 	}
-	reply := forward()
+	reply, err := forward()
 	switch {
-	case bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || string(reply) == ":0\r\n":
+	case err != nil, bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || string(reply) == ":0\r\n":
 		return // it was not executed, or does nothing: the client sends another
 	case bytes.HasPrefix(reply, []byte("-")):
 		rec.blame(fmt.Errorf("%s: %s", words[0], reply))
@@ -245,8 +247,8 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() []byt
 		if l.kind != "release" && bytes.HasPrefix(reply, []byte("*5\r\n:4\r\n")) {
 			l.what = "late"
 		}
-		if m.req.Op > 0 {
-			l.keep = m.req.Op <= before.op || m.req.Holds <= before.holds || m.req.Lease == 0
+		if m.op > 0 {
+			l.keep = m.op <= before.op || m.holds <= before.holds || m.lease == 0
 		}
 		rec.mu.Lock()
 		if !m.done { // a copy says nothing of what the reply is worth
@@ -326,7 +328,7 @@ func (tr *lockTrace) text() string {
 		return i
 	}
 	lines := make([]string, len(tr.lines))
-	executed, heard, pushed := make(map[string]bool), make(map[int]bool), make(map[string]bool) // later
+	executed, heard, pushed, replied := make(map[string]bool), make(map[int]bool), make(map[string]bool), make(map[string]bool) // later
 	for i := len(lines) - 1; i >= 0; i-- {
 		l := tr.lines[i]
 		copies, push := fmt.Sprint(l.s, l.kind, l.epoch, " ", l.sent), fmt.Sprint(l.s, " ", l.epoch)
@@ -337,17 +339,22 @@ func (tr *lockTrace) text() string {
 			push = fmt.Sprint(l.state.owner, " ", l.state.epoch)
 			told = pushed[push]
 		case "hear":
-			again = l.kind == "push" && pushed[push]
-			heard[l.number], pushed[push] = true, pushed[push] || l.kind == "push"
+			if reply := fmt.Sprint(copies, " ", l.token); l.kind == "push" {
+				again, pushed[push] = pushed[push], true
+			} else { // two requests of one millisecond have replies that are the same message
+				again, replied[reply] = replied[reply], true
+			}
+			heard[l.number] = true
 		}
 		var places []string
 		for _, place := range l.state.places {
 			places = append(places, fmt.Sprintf("[s |-> %q, e |-> %d]", place.s, place.epoch))
 		}
 		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
-			"keep |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, owner |-> %q, oe |-> %d, left |-> %d, top |-> %d, places |-> <<%s>>]",
+			"keep |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
+			"top |-> %d, places |-> <<%s>>]",
 			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), truth(l.keep), truth(again), truth(heard[l.number]), truth(told),
-			l.state.owner, l.state.epoch, l.state.left, rank(l.state.token), strings.Join(places, ", "))
+			l.op, l.holds, l.state.owner, l.state.epoch, l.state.left, l.state.holds, rank(l.state.token), strings.Join(places, ", "))
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }
@@ -446,7 +453,7 @@ func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest)
 	if !ok {
 		r.conn.recorder.blame(fmt.Errorf("an attempt of no kind: %+v", req))
 	}
-	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, until: time.Until(req.NotAfter).Milliseconds()}})
+	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, holds: req.Holds, until: time.Until(req.NotAfter).Milliseconds()}})
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
 		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First)
@@ -480,7 +487,7 @@ func (r recordedRemote) Release(ctx context.Context, req backend.ReleaseRequest)
 
 // Reenter is a renewal that may leave the lease as it is.
 func (r recordedRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
-	ctx, m := r.sends(ctx, message{line: line{kind: "renew", epoch: req.Epoch}, req: req})
+	ctx, m := r.sends(ctx, message{line: line{kind: "renew", epoch: req.Epoch, op: req.Op, holds: req.Holds}, lease: req.Lease})
 	reply, err := r.Remote.Reenter(ctx, req)
 	if err == nil {
 		r.conn.recorder.confirms(m, reply.Gone, reply.First)
@@ -560,7 +567,7 @@ func (w *recordedWire) executes(words []string, last string) {
 	for _, n := range strings.Fields(strings.Trim(strings.TrimPrefix(last, numbered), "[]")) {
 		numbers = append(numbers, int(number(n)))
 	}
-	w.recorder.execute(words, numbers, func() []byte {
+	w.recorder.execute(words, numbers, func() ([]byte, error) {
 		if w.other {
 			synctest.Wait()
 			w.other = false
@@ -573,11 +580,13 @@ func (w *recordedWire) executes(words []string, last string) {
 		for _, word := range words {
 			fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(word), word)
 		}
-		_, _ = w.Conn.Write([]byte(text.String())) // a connection that is closed is read no more, either
-		synctest.Wait()                            // until the reply is here
+		if _, err := w.Conn.Write([]byte(text.String())); err != nil { // it is closed, and is read no more, either
+			return nil, err
+		}
+		synctest.Wait() // until the reply is here
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.heard
+		return w.heard, nil
 	})
 }
 

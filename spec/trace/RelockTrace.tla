@@ -16,7 +16,7 @@ VARIABLES
     inside,  \* which sessions have an owner that has the lock
     grants,  \* the grants and pushes that were heard, and whether they leave the lease as it was
     kept,    \* for which time the lease of a hold is trusted that an owner has left
-    lapsed   \* the sessions whose place has ended
+    lapsed   \* the sessions whose place has ended, and may still be where it was
 extra == <<trace, inside, grants, kept, lapsed>>
 
 Step == Recorded[trace][at]
@@ -133,6 +133,10 @@ Moved(places, i, j) == LET rest == Without(places, places[i].s) IN SubSeq(rest, 
 Placed(srv, s) ==
     IF s \in lapsed /\ At(srv, s) # 0 THEN {[srv EXCEPT !.places = Moved(@, At(srv, s), j)]: j \in DOMAIN srv.places} ELSE {srv}
 
+\* A renewal, a try in vain and a late copy leave such a place where it was.
+Lapsed(m) ==
+    IF At(server', m.s) # 0 \/ Has(server', m.s) \/ (m.kind = "release" /\ m.e = session[m.s].epoch) THEN lapsed \ {m.s} ELSE lapsed
+
 Pushes(out) == {o \in out: o.kind = "push"}
 AsSeen(out) ==
     /\ \E o \in out: o.kind = Step.reply /\ o.s = Step.s /\ (Step.to = "" => o.x = Step.token)
@@ -148,7 +152,7 @@ Ran ==
                     !.rose = @ /\ (r.token = 0 \/ r.token > world.top),
                     !.top = Max({@, r.token}),
                     !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e]
-        /\ lapsed' = lapsed \ {m.s}
+        /\ lapsed' = Lapsed(m)
 
 \* What comes too late does nothing.
 Late == Step.reply = "late" /\ Step.age > NotAfter /\ UNCHANGED <<server, net, world, lapsed>>

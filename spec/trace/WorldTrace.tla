@@ -1,11 +1,14 @@
 ----------------------------- MODULE WorldTrace -----------------------------
 (* Whether Relock.tla explains a trace of a lock of the simulation, whose processes have clients of their own over connections
    that break. RelockTrace.tla says what is checked of sessions. Of the server this looks at what it has after each command: the
-   holder, its epoch, its lease to the millisecond, the token, and the queue.
+   holder, its epoch, its lease to the millisecond, how often it is held, the token, and the queue.
 
    A re-entry is a renewal that may leave the lease as it was, and a try an attempt that takes no place. An owner may begin to use
-   a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. *)
+   a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. An attempt that takes
+   its session's own lock over and leaves the lease as it was may come after its notAfter: the script compares the record. *)
 EXTENDS RelockTrace
+
+VARIABLE count \* how often the server's holder has the lock, and which re-entry of its epoch was the last
 
 \* A token is right that is the record's, and high enough.
 WorldNewToken(srv, seen) == IF Step.top > Max({srv.token, seen}) THEN Step.top ELSE 0
@@ -81,18 +84,29 @@ Lasting(r, m) ==
     IF Step.keep /\ Has(server, m.s) /\ r.srv.owner = m.s /\ (m.kind = "renew" \/ m.e > server.epoch)
     THEN [r.srv EXCEPT !.left = server.left] ELSE r.srv
 
+\* A re-entry says how often its epoch has the lock from then on, unless a later one was executed before.
+Counted(m) ==
+    IF ~Has(server, server'.owner) \/ server.epoch # server'.epoch
+    THEN [op |-> 0, holds |-> IF m.kind \in Attempts /\ Has(server', m.s) THEN Step.wants ELSE Step.holds]
+    ELSE IF m.s = server.owner /\ m.e = server.epoch /\ Step.op > count.op THEN [op |-> Step.op, holds |-> Step.wants] ELSE count
+
 Awaited(out) == {o \in out: IF o.kind = "push" THEN Step.pushed ELSE Step.heard}
 
+Compared ==
+    IF Step.keep /\ Step.kind \in Attempts /\ Step.age > NotAfter /\ Has(server, Step.s) /\ Step.e > server.epoch
+    THEN {Message(Step.kind, Step.s, Step.e, Step.age, Step.token)} ELSE {}
+
 WorldRan ==
-    \E m \in net: /\ Is(m)
+    \E m \in net \cup Compared: /\ Is(m)
         /\ \E r \in {Executed(m)}:
             /\ server' \in Placed(Lasting(r, m), m.s) /\ Shows(server')
+            /\ count' = Counted(m) /\ (Live(server') => count'.holds = Step.holds)
             /\ net' = Sent(IF Step.again THEN net ELSE net \ {m}, Awaited(r.out), session)
             /\ world' = [world EXCEPT
                     !.rose = @ /\ (r.token = 0 \/ r.token > world.top),
                     !.top = Max({@, r.token}),
                     !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e]
-        /\ lapsed' = lapsed \ {m.s}
+        /\ lapsed' = Lapsed(m)
 
 WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace>>
 
@@ -102,15 +116,15 @@ WorldLate == Step.kind \in Attempts /\ Shows(server) /\ UNCHANGED <<server, repl
 (* --------------------------------------------------------------------------------------------------- the trace *)
 
 WorldTaken ==
-    CASE Step.what = "send" -> WorldSend
-      [] Step.what = "execute" -> WorldExecute
-      [] Step.what = "late" -> WorldLate
-      [] Step.what = "hear" -> WorldHear
-      [] Step.what = "got" -> Got
-      [] Step.what = "left" -> Leaving(Step.s)
+    CASE Step.what = "execute" -> WorldExecute
+      [] Step.what = "send" -> WorldSend /\ UNCHANGED count
+      [] Step.what = "late" -> WorldLate /\ UNCHANGED count
+      [] Step.what = "hear" -> WorldHear /\ UNCHANGED count
+      [] Step.what = "got" -> Got /\ UNCHANGED count
+      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED count
 
 WorldNext ==
     /\ at <= Len(Recorded[trace])
-    /\ Pass \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
-WorldSpec == TraceInit /\ [][WorldNext]_<<vars, at, now, extra>>
+    /\ (Pass /\ UNCHANGED count) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
+WorldSpec == TraceInit /\ count = [op |-> 0, holds |-> 0] /\ [][WorldNext]_<<vars, at, now, extra, count>>
 =============================================================================
