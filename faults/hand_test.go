@@ -176,15 +176,24 @@ var jobs = []func(*hand, context.Context){
 	(*hand).waitAndSignal, // twice: it takes many hands, and time
 }
 
+// What hands do most in a world of which traces are written: they use the locks that are traced.
+var tracedJobs = []func(*hand, context.Context){(*hand).useTraced, (*hand).useTraced, (*hand).useTraced, (*hand).giveWay, (*hand).useBoth, (*hand).useEither}
+
 func (h *hand) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		job := h.season()
-		if h.random.IntN(4) == 0 {
-			job = h.random.IntN(len(jobs))
-		}
-		jobs[job](h, ctx)
+		h.job()(h, ctx)
 		time.Sleep(between(h.random, 0, h.pace()))
 	}
+}
+
+func (h *hand) job() func(*hand, context.Context) {
+	if h.recorder != nil && h.random.IntN(8) > 0 {
+		return tracedJobs[h.random.IntN(len(tracedJobs))]
+	}
+	if h.random.IntN(4) == 0 {
+		return jobs[h.random.IntN(len(jobs))]
+	}
+	return jobs[h.season()]
 }
 
 // season is what most hands do now: each job in turn, in an order that the seed decides.
@@ -204,9 +213,16 @@ func (h *hand) pace() time.Duration {
 	return simHeartbeat
 }
 
-// useLock re-enters a lock some times, checks it, and releases it as often as it was acquired.
 func (h *hand) useLock(ctx context.Context) {
-	l := h.session.NewLock([]string{simLeft, simLeft, simLeft, simRight}[h.random.IntN(4)])
+	h.useOne(ctx, h.session.NewLock([]string{simLeft, simLeft, simLeft, simRight}[h.random.IntN(4)]))
+}
+
+func (h *hand) useTraced(ctx context.Context) {
+	h.useOne(ctx, h.session.NewLock(simTraced[h.random.IntN(len(simTraced))]))
+}
+
+// useOne re-enters a lock some times, checks it, and releases it as often as it was acquired.
+func (h *hand) useOne(ctx context.Context, l *reentrant.Lock) {
 	p := lockPart(h.own, l)
 	if !h.acquire(ctx, p) {
 		return

@@ -123,6 +123,18 @@ func (rec *recorder) noteLocked(lock string, l line) {
 	}
 }
 
+// full reports whether all traces have as many lines as they may.
+func (rec *recorder) full() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, trace := range rec.traces {
+		if len(trace.lines) < *traceLen {
+			return false
+		}
+	}
+	return true
+}
+
 // sends notes a request, and returns a context by which the client knows its number.
 func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *message) {
 	rec.mu.Lock()

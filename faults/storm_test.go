@@ -64,11 +64,16 @@ var calamities = []calamity{
 // rage causes one fault after the other, as long as nothing has been found.
 func (w *world) rage(alive []*process) {
 	random := w.random(0)
-	for time.Since(w.start) < simulated && !w.found() {
+	for (time.Since(w.start) < simulated || w.tracesMore()) && !w.found() {
 		time.Sleep(between(random, time.Second, 4*simHeartbeat))
 		w.audit()
 		calamities[random.IntN(len(calamities))](w, random, &alive[random.IntN(len(alive))], alive)
 	}
+}
+
+// tracesMore reports whether a trace may still become as long as it shall be.
+func (w *world) tracesMore() bool {
+	return w.recorder != nil && time.Since(w.start) < 3*simulated && !w.recorder.full()
 }
 
 func breaks(what string, up, down fault) calamity {
