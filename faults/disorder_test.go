@@ -179,6 +179,9 @@ func (m calmCalls) isPrompt(i int, c call) {
 	if c.held.ends() > 0 {
 		patience += simHeartbeat // a waiter looks for itself
 	}
+	if m.late > 0 && c.Lock == simBook {
+		patience += simHeartbeat // a session that does not hear of a writer keeps its right to read for two heartbeats
+	}
 	if late := time.Duration(c.Return - since); late > patience {
 		m.find(c, "nothing happened for %v before", late)
 	}
