@@ -1,13 +1,10 @@
 package faults
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/relock-go/relock/faults/history"
 )
 
 // The server has nothing of a process for long that no worker of it uses, or asks for.
@@ -68,7 +65,7 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	mine := stakeOf(w.sessions[session], name)
-	if w.excused(mine.process) || w.busy(mine) {
+	if w.excused(mine.process) || w.busy(mine) || what != "a place" && w.broughtBack(mine) {
 		return
 	}
 	most := rest + 2*prompt + w.lateness()
@@ -80,12 +77,15 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	}
 }
 
-// excused reports whether a process cannot give back what it has, or could not lately, or the server may have an older copy
-// of that, whose lease was renewed by a request's second copy. w.mu is held.
+// excused reports whether a process cannot give back what it has, or could not lately. w.mu is held.
 func (w *world) excused(process string) bool {
-	since := func(moment int64) int64 { return (w.nowLocked() - moment) / simLease.Nanoseconds() }
-	return w.deaths[process] != 0 || w.repaired[process] > 0 && since(w.repaired[process]) < 1 ||
-		slices.ContainsFunc(w.forgets, func(f history.Span) bool { return f.Partly && since(f.To) < 2 })
+	return w.deaths[process] != 0 || w.repaired[process] > 0 && w.nowLocked() < w.repaired[process]+simLease.Nanoseconds()
+}
+
+// broughtBack reports whether a failover may have brought back what a process gave back before: it ends with its lease, which
+// the second copy of a renewal may prolong once. w.mu is held.
+func (w *world) broughtBack(mine stake) bool {
+	return w.restored > 0 && w.used[mine] <= w.restored && w.nowLocked() < w.restored+2*simLease.Nanoseconds()
 }
 
 // busy reports whether workers use something, or ask for it. w.mu is held.

@@ -90,18 +90,19 @@ type world struct {
 	born     uint64
 	ending   sync.WaitGroup // processes that have died
 
-	mu      sync.Mutex
-	last    int64 // the last reading of now
-	calls   []call
-	open    map[string]call // the calls that have not returned, by client and name
-	deaths  map[string]int64
-	forgets []history.Span
-	turns   map[string]int  // the number of times that a worker had something
-	inside  map[*part]*hand // parts in use, by hands that have not begun to release them
-	seen    map[string]bool // the holds of Locks that observers were told of, by session, name and token
-	trips   []*trip
-	trip    int // the number of trips so far
-	diary   []string
+	mu       sync.Mutex
+	last     int64 // the last reading of now
+	calls    []call
+	open     map[string]call // the calls that have not returned, by client and name
+	deaths   map[string]int64
+	forgets  []history.Span
+	restored int64           // when an older copy of the data took over last
+	turns    map[string]int  // the number of times that a worker had something
+	inside   map[*part]*hand // parts in use, by hands that have not begun to release them
+	seen     map[string]bool // the holds of Locks that observers were told of, by session, name and token
+	trips    []*trip
+	trip     int // the number of trips so far
+	diary    []string
 
 	holds    map[string]held  // by key: the last
 	repaired map[string]int64 // when the last fault that concerned a process was over

@@ -187,6 +187,9 @@ func (w *world) failsOver(random *rand.Rand, _ **process, alive []*process) {
 			p.cable.reconnect()
 		}
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restored = w.nowLocked()
 }
 
 func (w *world) clockSteps(random *rand.Rand, _ **process, _ []*process) {
