@@ -76,6 +76,7 @@ type line struct {
 	until  int64 // attempt: its notAfter; release: for how long a copy of an attempt may be under way
 	token  backend.Token
 	keep   bool   // the lease stays as it is
+	lean   bool   // only pass.lua replies so: it compares the record, and may run after the attempt's notAfter
 	op     uint64 // of a re-entry, which rises within the epoch
 	holds  int    // that an attempt or a re-entry is for
 	sent   int64
@@ -255,7 +256,7 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 		rec.mu.Lock()
 		l := m.line
 		rec.mu.Unlock()
-		l.what, l.age, l.state = "execute", rec.millis()-m.sent, rec.read(m.lock)
+		l.what, l.age, l.lean, l.state = "execute", rec.millis()-m.sent, string(reply) == ":1\r\n", rec.read(m.lock)
 		if l.kind != "release" && bytes.HasPrefix(reply, []byte("*5\r\n:4\r\n")) {
 			l.what = "late"
 		}
@@ -363,9 +364,9 @@ func (tr *lockTrace) text() string {
 			places = append(places, fmt.Sprintf("[s |-> %q, e |-> %d]", place.s, place.epoch))
 		}
 		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
-			"keep |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
+			"keep |-> %s, lean |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
 			"top |-> %d, places |-> <<%s>>]",
-			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), truth(l.keep), truth(again), truth(heard[l.number]), truth(told),
+			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), truth(l.keep), truth(l.lean), truth(again), truth(heard[l.number]), truth(told),
 			l.op, l.holds, l.state.owner, l.state.epoch, l.state.left, l.state.holds, rank(l.state.token), strings.Join(places, ", "))
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"

@@ -5,7 +5,8 @@
 
    A re-entry is a renewal that may leave the lease as it was, and a try an attempt that takes no place. An owner may begin to use
    a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. An attempt that takes
-   its session's own lock over and leaves the lease as it was may come after its notAfter: the script compares the record. *)
+   its session's own lock over and leaves the lease as it was may come after its notAfter, if the script compares the record: what it
+   compares is not looked at, nor how often a lock is held that was granted by a push. *)
 EXTENDS RelockTrace
 
 VARIABLE count \* how often the server's holder has the lock, and which re-entry of its epoch was the last
@@ -93,7 +94,7 @@ Counted(m) ==
 Awaited(out) == {o \in out: IF o.kind = "push" THEN Step.pushed ELSE Step.heard}
 
 Compared ==
-    IF Step.keep /\ Step.kind \in Attempts /\ Step.age > NotAfter /\ Has(server, Step.s) /\ Step.e > server.epoch
+    IF Step.keep /\ Step.lean /\ Step.kind \in Attempts /\ Step.age > NotAfter /\ Has(server, Step.s) /\ Step.e > server.epoch
     THEN {Message(Step.kind, Step.s, Step.e, Step.age, Step.token)} ELSE {}
 
 WorldRan ==
