@@ -242,8 +242,9 @@ func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 		t.Fatal("the holder was not notified of the loss")
 	}
 	assert.ErrorIs(t, l.Unlock(t.Context()), reentrant.ErrLost)
+	began := time.Now()
 	assert.Greater(t, locked(t.Context(), t, l), before)
-	if err := orLater(l.Unlock)(t.Context()); !errors.Is(err, reentrant.ErrLost) { // on a slow machine its lease may have ended
+	if err := orLater(l.Unlock)(t.Context()); !errors.Is(err, reentrant.ErrLost) || time.Since(began) < slow { // else its lease may have ended
 		require.NoError(t, err)
 	}
 }

@@ -17,12 +17,12 @@ func TestAThousandFreeLocksTravelTogether(t *testing.T) {
 	srv := server(t)
 	l := newLink(t, srv.Addr())
 	s := session(t, l.addr, lasting()...)
-	var locks []*reentrant.Lock
-	for i := range 1000 {
-		locks = append(locks, s.NewLock(fmt.Sprintf("many %d", i)))
-	}
-	m := reentrant.NewMultiLock(locks...)
-	took := func() time.Duration {
+	took := func(try int) time.Duration {
+		var locks []*reentrant.Lock
+		for i := range 1000 {
+			locks = append(locks, s.NewLock(fmt.Sprintf("many %d of try %d", i, try)))
+		}
+		m := reentrant.NewMultiLock(locks...)
 		l.delayReplies()
 		begun := time.Now()
 		require.NoError(t, m.Lock(t.Context()))
@@ -31,9 +31,9 @@ func TestAThousandFreeLocksTravelTogether(t *testing.T) {
 		require.NoError(t, orLater(m.Unlock)(t.Context()))
 		return took
 	}
-	fewest := took()
-	for tries := 0; fewest >= 1000*soonest/2 && tries < 2; tries++ { // this machine may stand still for so long
-		fewest = min(fewest, took())
+	fewest := took(1)
+	for try := 2; fewest >= 1000*soonest/2 && try <= 3; try++ { // this machine may stand still for so long
+		fewest = min(fewest, took(try))
 	}
 	assert.Less(t, fewest, 1000*soonest/2)
 	t.Logf("%v for 1,000 locks", fewest)

@@ -89,7 +89,7 @@ func TestRankedAllWaitersAreServedWithoutMessages(t *testing.T) {
 		for range 5 {
 			wg.Go(func() {
 				for done := 0; done < sections && !t.Failed(); {
-					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 					if rand.N(3) == 0 {
 						cancel()
 						ctx, cancel = context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
