@@ -210,8 +210,8 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	var err error
 	for wait := time.Second / 4; !errors.Is(err, backend.ErrNoQuorum); wait *= 2 { // the deadline may pass before anything is sent
 		require.Less(t, wait, limit)
-		soon, cancel := context.WithTimeout(t.Context(), wait)
-		err = third.Lock(soon)
+		limited, cancel := context.WithTimeout(t.Context(), wait)
+		err = third.Lock(limited)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}

@@ -69,16 +69,16 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 	}
 	// A caller who does not wait for the client's own time limit is told, too.
 	plain := redisserver.Start(t).Addr()
-	told := func(wait time.Duration) error {
+	open := func(wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		defer cancel()
 		_, err := redisbackend.Open(ctx, "rediss://"+plain+"?dial_timeout=10m")
 		return err
 	}
 	wait := 10 * time.Second
-	err := told(wait)
+	err := open(wait)
 	for ; !strings.Contains(err.Error(), "the server speaks no TLS at ") && wait < silence; wait *= 2 { // this machine may stand still
-		err = told(2 * wait)
+		err = open(2 * wait)
 	}
 	require.ErrorContains(t, err, "the server speaks no TLS at ")
 	// An error that has nothing to do with it stays as it is.
