@@ -125,7 +125,7 @@ type ShareRequest struct {
 	GrantTTL time.Duration // lease of units that are granted while the session waits
 	Patience time.Duration // the place is lost when no copy comes for so long
 	NotAfter time.Time     // from then on this copy is refused
-	Memory   time.Time     // the latest NotAfter that the session ever sent for this name, this copy's included
+	Memory   time.Time     // no earlier than the latest NotAfter that the session sent for this name, this copy's included
 	_        struct{}
 }
 

@@ -128,8 +128,8 @@ func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []s
 	return s.last
 }
 
-// send sends a copy of a request, which may arrive until limit from now. The Backend remembers the session for longer than
-// any case takes, unless the request says until when it may arrive.
+// send sends a copy of a request, which may arrive until limit from now. The Backend is to remember the session for longer
+// than a case takes on a slow machine, unless the request says until when it may arrive.
 func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	memory := req.NotAfter
 	if req.NotAfter.IsZero() {
