@@ -67,7 +67,7 @@ func TestANewcomerOvertakesTheWaiterThatWasWoken(t *testing.T) {
 	})
 }
 
-// An offer that was taken back must not be there when the next one is made: the queue would wait for a waiter that sleeps.
+// An offer that was taken back must not be there when the next one is made: that would block, with the queue's mutex, until the waiter runs.
 func TestAWaiterThatSleepsIsOfferedTheBatonAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

@@ -386,7 +386,7 @@ func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	})
 }
 
-// The session has then seen the token of that hold: its later ones are above, also those of a server that has forgotten it.
+// A session has seen the token of the hold that Resume found: its later ones are above, also those of a server that has forgotten it.
 func TestTokensAreAboveThatOfAHoldThatResumeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -160,7 +160,7 @@ func (p *Permits) NoteWaiter(until time.Duration) {
 }
 
 // NotePlaced says that the server has no permits for the first in line, which waits there. The next Settle or Expel ends
-// that. After Lose it changes nothing, since no permit is in use before the next Settle.
+// that. After Lose the place does not matter: no permit is in use before the next Settle.
 func (p *Permits) NotePlaced() {
 	p.mu.Lock()
 	p.placed = true

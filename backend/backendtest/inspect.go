@@ -101,10 +101,10 @@ func (s *session) inspectAll(remotes ...*remote) []backend.Inspection {
 	return inspections
 }
 
-// An ending is when a hold ends, as its TTL says, which was read in the meantime.
+// An ending says between which moments a hold ends, by a TTL that was read at an unknown moment of a call.
 type ending struct{ earliest, latest time.Time }
 
-// endsIn returns when a hold ends whose TTL was read since a moment.
+// endsIn returns when a hold ends whose TTL was read by a call that began at a moment, and has just returned.
 func endsIn(ttl time.Duration, began time.Time) ending {
 	return ending{began.Add(ttl), time.Now().Add(ttl)}
 }

@@ -241,7 +241,7 @@ func (t *test) hasToken(reply backend.ShareReply) {
 	require.Equal(t, reply.First, reply.Last)
 }
 
-// As the blocks of a lock do, and the tokens stay even there.
+// The blocks of a shared name end near the clock, as those of a lock do, and at an even token.
 func sharedBlocksEnd(t *test) {
 	const size, most = 1 << 16, 10_000_000 // a number of tokens, and ten seconds
 	a := t.sharers(1)[0]

@@ -129,7 +129,7 @@ func watchReports(t *test) {
 	a.take(5, lease(medium))
 	a.watched(5)
 	a.watched(5)
-	a.take(5, lease(long)) // a copy of the attempt
+	a.take(5, lease(long)) // a copy, with a longer lease: what is kept of the watch must last as long
 	a.askedFor(5, func() { b.wait(1) })
 	a.has(5)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A signal that was not acknowledged in time goes on at the next signal: it need not wait for a heartbeat.
+// A signal that was not acknowledged in time goes to another waiter at the next Signal: it need not wait for a heartbeat.
 func TestASignalTakesBackThoseThatWereNotAcknowledged(t *testing.T) {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
 	take := func(session string, epoch uint64) {

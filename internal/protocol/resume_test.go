@@ -52,7 +52,7 @@ func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
 	assert.NotZero(t, l.Renew(50*time.Minute, "b", 7, time.Second))
 }
 
-// A session that has the lock does not wait for it: else the lock would go to an attempt that nobody makes any more.
+// A session that has the lock does not wait for it: else the lock would go to an attempt that no owner makes any more.
 func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 	l := held(t)
 	reply, err := l.Acquire(time.Second, "b", backend.AcquireRequest{Epoch: 3, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Second, Queue: true,

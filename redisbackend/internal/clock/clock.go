@@ -24,7 +24,8 @@ type Sample struct {
 	Stamp          int64 // Redis's clock, µs
 }
 
-// SampleSince returns the sample of a command that was sent then, and has its reply now. The stamp is to be read from that.
+// SampleSince returns the sample, without its stamp, of a command that was sent at a time and has its reply. A sample that is
+// made later is wider, and not wrong.
 func SampleSince(sent time.Time) Sample {
 	return Sample{Sent: InstantOf(sent), Received: time.Since(Started)}
 }

@@ -121,7 +121,7 @@ type cluster struct{ lines }
 
 func (c cluster) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"node": c.lines} }
 
-// tagOfSlot0 is a hash tag of slot 0: the Builder of a line, which is no client's, knows no other.
+// tagOfSlot0 is a hash tag of slot 0. A line has the zero rueidis.Builder, which accepts only keys of that slot.
 const tagOfSlot0 = "06S"
 
 // A session that still waits asks again at each heartbeat: its channel stays open.

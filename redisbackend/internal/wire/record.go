@@ -117,10 +117,10 @@ func (w *TextWriter) strings() (texts [maxTexts]string) {
 // A LeanAcquire is a call of pass.lua, take.lua or yield.lua.
 type LeanAcquire struct {
 	Take  bool
-	Yield []string      // the arguments of yield.lua after those of pass.lua; nil for the other scripts
-	Prior backend.Prior // what the session remembers if the script succeeds; its token is the least possible
-	Texts [maxTexts]string
-	N     int // how many of Texts the script takes
+	Yield []string         // the arguments of yield.lua after those of pass.lua; nil for the other scripts
+	Prior backend.Prior    // what the session remembers if the script succeeds; its token is the least possible
+	Texts [maxTexts]string // the script's arguments; of yield.lua, the first ones
+	N     int              // how many of Texts there are
 }
 
 // NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs

@@ -174,11 +174,11 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	if a.begun.IsZero() {
 		a.begun = now
 	}
-	sends := st.interrupted(ctx, nil) == nil
+	sends := st.interrupted(ctx, nil) == nil // else mayAsk ends the call
 	st.mu.Lock()
 	at := st.momentOfCommand(now, t.Owner)
 	s := st.m.Begin(&at, &t.Head)
-	if s.Do == machine.AskAnew && sends {
+	if s.Do == machine.AskAnew && sends { // the first copy begins with its head
 		a.nextCopyLocked(&at, true)
 	}
 	st.mu.Unlock()
@@ -278,7 +278,7 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	earlier := a.last
 	p := core.Policy{
 		Stop: func(last error) error {
-			if a.next { // acquireRemote has just looked
+			if a.next { // acquireRemote has looked, and begun this copy
 				return nil
 			}
 			if earlier != nil {
@@ -310,7 +310,7 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	return err
 }
 
-// mayAsk is called before each copy of an attempt, unless acquireRemote has begun that. It returns an error if none is to be
+// mayAsk is called before each copy of an attempt, unless acquireRemote has begun it. It returns an error if none is to be
 // sent: the call has then ended, and the baton has been passed on. last is the latest error, nil if the latest reply was that
 // another owner has the lock.
 func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
