@@ -27,7 +27,8 @@ func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
 // UnlockAs gives up one hold of an owner.
 func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	if st, age := h.ownState(core.GoroutineOf(owner)); st != nil {
-		// The hold has a reference until it is given up.
+		// The hold has a reference until it is given up. One that is not the last is given up in a cohort without a command;
+		// else an operation begins, and this call has the baton until unlock or exit passes it on.
 		cohort, left, ok := st.cohort.Load(), 0, false
 		if cohort {
 			left, ok = st.Queue.ExitOrBegin(owner)
@@ -39,7 +40,7 @@ func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 		case !ok:
 		case left == 0:
 			return st.unlock(ctx, age)
-		case cohort: // it needs no command
+		case cohort:
 			return nil
 		default:
 			return st.exit(ctx, owner, left)
