@@ -25,8 +25,8 @@ import (
 // virtual time, and without sockets.
 type cable struct {
 	server   *redistest.Server
-	recorder *recorder      // nil: nothing is traced; set before anything goes through
-	busy     sync.WaitGroup // connections, and late copies on their way
+	recorder *recorder // nil: nothing is traced; set before anything goes through
+	busy     carriers  // of connections, and of late copies on their way
 
 	mu       sync.Mutex
 	random   *rand.Rand
@@ -38,6 +38,47 @@ type cable struct {
 	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
 	scripts  int // sent so far
+}
+
+// Carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, in a goroutine of
+// its own, while its process waits for those that there were.
+type carriers struct {
+	mu   sync.Mutex
+	many int
+	none chan struct{} // closed when there are none; nil if none is waited for
+}
+
+// Go runs f in a goroutine.
+func (c *carriers) Go(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.many++
+	go func() {
+		defer c.ends()
+		f()
+	}()
+}
+
+func (c *carriers) ends() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.many--; c.many == 0 && c.none != nil {
+		close(c.none)
+		c.none = nil
+	}
+}
+
+// Wait waits until there are none.
+func (c *carriers) Wait() {
+	c.mu.Lock()
+	if c.many > 0 && c.none == nil {
+		c.none = make(chan struct{})
+	}
+	none := c.none
+	c.mu.Unlock()
+	if none != nil {
+		<-none
+	}
 }
 
 // A strand is one connection that goes through a cable.
