@@ -76,6 +76,60 @@ func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 	})
 }
 
+// A check finds that a lease ends sooner than it was trusted, and so it ends while Await is under way. The owner has been
+// notified of the loss when Redis's reply comes, and so Await returns it, and takes no signal.
+func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		var ends []reentrant.EventKind
+		watch := observe(func(e reentrant.Event) {
+			if e.Kind == reentrant.EventLost || e.Kind == reentrant.EventReleased {
+				ends = append(ends, e.Kind)
+			}
+		})
+		a, c := newSession(t, b, reentrant.WithObserver(watch)), newSession(t, b)
+		ctx, l := owner(t, "a"), a.NewLock("x", reentrant.WithFixedLease(10*time.Second))
+		require.NoError(t, l.Lock(ctx))
+		lost := l.Lost(ctx)
+		time.Sleep(7 * time.Second)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch op.Verb {
+			case memory.Inspect:
+				return memory.Verdict{Delay: 900 * time.Millisecond, Late: 300 * time.Millisecond} // so the check finds .9 s less
+			case memory.Await:
+				return memory.DelayReply(1600 * time.Millisecond)
+			}
+			return memory.Pass
+		})
+		reentrant.Reopened(a)
+		time.Sleep(950 * time.Millisecond)
+		awaited := time.Now()
+		_, err := l.NewCondition("ready").AwaitFor(ctx, 20*time.Second)
+		require.ErrorIs(t, err, reentrant.ErrLost)
+		assert.Equal(t, 1600*time.Millisecond, time.Since(awaited), "the reply came")
+		requireClosed(t, lost)
+		assert.False(t, l.IsHeldByCurrentOwner(ctx))
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
+		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
+		synctest.Wait()
+		assert.Equal(t, []reentrant.EventKind{reentrant.EventLost}, ends, "a hold ends once")
+		b.SetFault(nil)
+		woken := awaits(t, owner(t, "c"), c)
+		time.Sleep(time.Millisecond)
+		signals(t, a)
+		err, ok := returned(woken, time.Second)
+		require.True(t, ok, "the signal goes to a waiter")
+		require.NoError(t, err)
+		require.NoError(t, l.Lock(ctx))
+		select {
+		case <-l.Lost(ctx):
+			t.Error("a later hold is reported as lost")
+		default:
+		}
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
 func TestAnAwaitThatCannotComeBackEndsTheContextOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -96,14 +96,14 @@ func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error 
 	st.mu.Lock()
 	st.tickets.Add(w.Ticket)
 	st.mu.Unlock()
-	if err := st.releaseForWait(ctx, over, w.Ticket, w.holds, limit); err != nil {
+	err := st.releaseForWait(ctx, over, w.Ticket, w.holds, limit)
+	if err != nil || !w.leaveHold() {
 		st.removeTicket(w.Ticket)
 		if lost := st.finish(w.holds, w.holds, nil); lost != nil {
 			return errors.Join(lost, err)
 		}
 		return err
 	}
-	w.leaveHold()
 	st.reportRelease(ctx, &w.hold, false, nil)
 	st.Queue.Leave() // the hold's reference is now the ticket's
 	return nil
@@ -160,22 +160,32 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
 		// spent on the ticket.
 		st.carryOutLoss(st.m.Lose(st.m.Epoch(), "it is not known whether Await gave it up"))
-		st.s.core.Cleaner.Do(func() { st.s.conditions.Withdraw(context.Background(), t) })
+		st.withdraw(t)
 	}
 	return err
 }
 
+// withdraw withdraws the ticket of an owner that does not wait, so that no signal is spent on it.
+func (st *State) withdraw(t *condition.Ticket) {
+	st.s.core.Cleaner.Do(func() { st.s.conditions.Withdraw(context.Background(), t) })
+}
+
 // leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
-// put the owner in the queue. Baton.
-func (w *conditionWait) leaveHold() {
+// put the owner in the queue. It returns false if the hold was lost before Redis's reply came: then its owner does not wait.
+// Baton.
+func (w *conditionWait) leaveHold() bool {
 	st := w.st
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	w.hold = st.holdLocked()
 	w.atLeast = st.m.AtLeast(&st.s.options, w.hold.since)
+	if st.m.Left().Lost {
+		st.withdraw(w.Ticket)
+		return false
+	}
 	w.Ticket.Leave()
-	st.m.Left()
 	st.disownLocked()
+	return true
 }
 
 // Return takes the lock again with the holds that the wait gave up.

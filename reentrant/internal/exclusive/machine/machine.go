@@ -216,7 +216,8 @@ type hold[K comparable] struct {
 //	StartLeaving     lost                                                                             =        –
 //	Stay             leaving                                                                          held     –
 //	Stay             lost                                                                             =        –
-//	Left             leaving lost                                                                     vacant   leave
+//	Left             leaving                                                                          vacant   leave
+//	Left             lost                                                                             =        –
 //	Resume           vacant lapsed                                                                    resuming ask anew
 //	Resume           begun parked              the head lets it go first                              resuming ask anew
 //	Resume           handed idle                                                                      handed   pass on

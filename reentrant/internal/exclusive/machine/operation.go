@@ -62,9 +62,14 @@ func (m *Machine[K]) Stay() {
 	}
 }
 
-// Left ends the hold of an owner that waits for a condition now: Redis has its ticket instead.
+// Left ends the hold of an owner that waits for a condition now: Redis has its ticket instead. A hold that was lost before the
+// reply came stays lost, since its owner has been notified.
 func (m *Machine[K]) Left() Step {
+	m.prior = backend.Prior{}
+	if m.phase == Lost {
+		return Step{Lost: true}
+	}
 	m.clear(Vacant)
-	m.unreleased, m.prior, m.run = false, backend.Prior{}, 0
+	m.unreleased, m.run = false, 0
 	return Step{Do: Leave}
 }
