@@ -516,3 +516,27 @@ func TestAWaitIsNotInterruptedByAServerThatHasReplied(t *testing.T) {
 		first.leave()
 	})
 }
+
+// The server may have granted the units after it replied to a copy that was sent before the time of a wait was up.
+func TestALastCallIsAnsweredByNoCopyThatWasSentBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPermits(t)
+		begun := time.Now()
+		waiter := enter(s, 4, 0)
+		s.command(1).place(0)
+		early := s.command(1)
+		time.Sleep(time.Millisecond)
+		heard := s.name.LastCall(begun)
+		require.NotNil(t, heard)
+		early.place(0)
+		last := s.command(1)
+		select {
+		case <-heard:
+			assert.Fail(t, "a copy that was sent before is taken for the answer")
+		default:
+		}
+		last.place(0)
+		next(s, heard)
+		waiter.leave()
+	})
+}
