@@ -154,6 +154,49 @@ func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
 	}
 }
 
+// When the trust in units ends, their users are told of the loss, also if the keeper comes too late for that.
+func TestAGrantDoesNotRestoreTrustThatHasEnded(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("late=", late), func(t *testing.T) {
+			p, at, queue := newPlan()
+			tier := &reasonTier{permitTier: permitTier{Permits: queue}}
+			at.Tier = tier
+			grant := func(units int, sent time.Time) {
+				p.Replied(at, &backend.ShareReply{Status: backend.Shared, Units: units, First: 2, Last: 2, May: backend.Unlimited}, sent, 0)
+			}
+			ask(t, p, at, queue)
+			grant(1, at.Now)
+			require.Equal(t, 1, queue.InUse())
+			end, _ := p.Until()
+			at.Now = end.Add(-time.Second)
+			sent := at.Now
+			ask(t, p, at, queue)
+			if at.Now = end.Add(-1); late {
+				at.Now = end
+			}
+			grant(2, sent)
+			if late {
+				assert.Zero(t, queue.InUse())
+				assert.Equal(t, "the lease was not renewed in time", tier.why)
+			} else {
+				assert.Equal(t, 2, queue.InUse())
+				assert.Empty(t, tier.why)
+			}
+		})
+	}
+}
+
+// A reasonTier notes why the units were lost.
+type reasonTier struct {
+	permitTier
+	why string
+}
+
+func (t *reasonTier) Lose(why string) (notify func()) {
+	t.why = why
+	return t.permitTier.Lose(why)
+}
+
 // newPlan returns the plan of a semaphore, over a real queue, at a moment that does not pass.
 func newPlan() (*plan.Plan, *plan.Moment, *sharedqueue.Permits) {
 	options := plan.Options{

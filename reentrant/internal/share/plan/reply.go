@@ -225,8 +225,11 @@ func (g grant) tier(until time.Duration) sharedqueue.Terms {
 // finishClaim ends the claim c: the session has g.units. The users that wait are admitted before the session starts to
 // turn newcomers away for another session.
 func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify func()) {
-	if g.units < c.keep || p.units > 0 && !p.trust.Trusted(at.Now) {
+	switch {
+	case g.units < c.keep:
 		return p.lose(at, "the server no longer had it")
+	case p.lapsed(at):
+		return p.lose(at, notRenewed)
 	}
 	p.end()
 	p.epoch, p.unsettled = c.epoch, false

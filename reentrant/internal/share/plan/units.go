@@ -189,11 +189,16 @@ func (p *Plan) Until() (until, wake time.Time) {
 
 // Expire takes the units from their users if the trust in them has ended.
 func (p *Plan) Expire(at *Moment) (s Step) {
-	if p.units > 0 && !p.trust.Trusted(at.Now) {
-		s = p.Lose(at, "the lease was not renewed in time")
+	if p.lapsed(at) {
+		s = p.Lose(at, notRenewed)
 	}
 	return s
 }
+
+const notRenewed = "the lease was not renewed in time"
+
+// lapsed reports whether the trust in the units has ended, and the users have not been told.
+func (p *Plan) lapsed(at *Moment) bool { return p.units > 0 && !p.trust.Trusted(at.Now) }
 
 // Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
 // reports whether it did.
