@@ -120,11 +120,10 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 // enter enters the local queue, and waits in it if it must.
 func enter[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64) {
 	o, w, life, look := q.EnterFor(call, claim, mode, h.MaxWaiting)
-	waited := o == sharedqueue.Waiting
-	if look || waited && mode&sharedqueue.Once != 0 {
+	if look {
 		n.Wake()
 	}
-	if waited {
+	if o == sharedqueue.Waiting {
 		watch := h.watchWait(ctx, asked)
 		if o, life, look = q.Wait(w, ctx.Done(), timeout); look {
 			n.Wake()
