@@ -76,8 +76,33 @@ func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 	})
 }
 
-// A check finds that a lease ends sooner than it was trusted, and so it ends while Await is under way. The owner has been
-// notified of the loss when Redis's reply comes, and so Await returns it, and takes no signal.
+// awaitsTooLong awaits, with a hold that ends while the command is under way: a check finds that its fixed lease ends sooner than
+// it was trusted. meanwhile is called when the server has carried the command out, and its reply has not come.
+func awaitsTooLong(t *testing.T, b *memory.Backend, a *reentrant.Session, ctx context.Context, meanwhile func()) error {
+	t.Helper()
+	l := a.NewLock("x", reentrant.WithFixedLease(10*time.Second))
+	require.NoError(t, l.Lock(ctx))
+	time.Sleep(7 * time.Second)
+	b.SetFault(func(op memory.Op) memory.Verdict {
+		switch op.Verb {
+		case memory.Inspect:
+			return memory.Verdict{Delay: 900 * time.Millisecond, Late: 300 * time.Millisecond} // so the check finds .9 s less
+		case memory.Await:
+			return memory.DelayReply(1600 * time.Millisecond)
+		}
+		return memory.Pass
+	})
+	defer b.SetFault(nil)
+	reentrant.Reopened(a)
+	time.Sleep(950 * time.Millisecond)
+	awaited := time.Now()
+	time.AfterFunc(100*time.Millisecond, meanwhile)
+	_, err := l.NewCondition("ready").AwaitFor(ctx, 20*time.Second)
+	assert.Equal(t, 1600*time.Millisecond, time.Since(awaited), "the reply came")
+	return err
+}
+
+// The owner has been notified of the loss when the server's reply comes, and so Await returns it, and takes no signal.
 func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -88,32 +113,15 @@ func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 			}
 		})
 		a, c := newSession(t, b, reentrant.WithObserver(watch)), newSession(t, b)
-		ctx, l := owner(t, "a"), a.NewLock("x", reentrant.WithFixedLease(10*time.Second))
-		require.NoError(t, l.Lock(ctx))
-		lost := l.Lost(ctx)
-		time.Sleep(7 * time.Second)
-		b.SetFault(func(op memory.Op) memory.Verdict {
-			switch op.Verb {
-			case memory.Inspect:
-				return memory.Verdict{Delay: 900 * time.Millisecond, Late: 300 * time.Millisecond} // so the check finds .9 s less
-			case memory.Await:
-				return memory.DelayReply(1600 * time.Millisecond)
-			}
-			return memory.Pass
-		})
-		reentrant.Reopened(a)
-		time.Sleep(950 * time.Millisecond)
-		awaited := time.Now()
-		_, err := l.NewCondition("ready").AwaitFor(ctx, 20*time.Second)
-		require.ErrorIs(t, err, reentrant.ErrLost)
-		assert.Equal(t, 1600*time.Millisecond, time.Since(awaited), "the reply came")
+		ctx, l := owner(t, "a"), a.NewLock("x")
+		var lost <-chan struct{}
+		require.ErrorIs(t, awaitsTooLong(t, b, a, ctx, func() { lost = l.Lost(ctx) }), reentrant.ErrLost)
 		requireClosed(t, lost)
 		assert.False(t, l.IsHeldByCurrentOwner(ctx))
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 		synctest.Wait()
 		assert.Equal(t, []reentrant.EventKind{reentrant.EventLost}, ends, "a hold ends once")
-		b.SetFault(nil)
 		woken := awaits(t, owner(t, "c"), c)
 		time.Sleep(time.Millisecond)
 		signals(t, a)
@@ -127,6 +135,19 @@ func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 		default:
 		}
 		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// The signal, and the grant that came with it, are not for an owner that has lost its hold.
+func TestALostAwaitThatWasSignalledGivesTheLockBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		require.ErrorIs(t, awaitsTooLong(t, b, a, owner(t, "a"), func() { signals(t, c) }), reentrant.ErrLost)
+		synctest.Wait()
+		begun := time.Now()
+		lockFor(t, owner(t, "c"), c.NewLock("x"))()
+		assert.Zero(t, time.Since(begun))
 	})
 }
 

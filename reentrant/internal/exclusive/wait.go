@@ -165,9 +165,15 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	return err
 }
 
-// withdraw withdraws the ticket of an owner that does not wait, so that no signal is spent on it.
+// withdraw withdraws the ticket of an owner that does not wait, so that no signal is spent on it. The place or the grant that
+// Redis gave the session with a signal goes back.
 func (st *State) withdraw(t *condition.Ticket) {
-	st.s.core.Cleaner.Do(func() { st.s.conditions.Withdraw(context.Background(), t) })
+	s, name, remote := st.s, st.name, st.remote
+	s.core.Cleaner.Do(func() {
+		if s.conditions.Withdraw(context.Background(), t) == backend.Signalled {
+			s.ReleaseOrphan(remote, name, t.Epoch)
+		}
+	})
 }
 
 // leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
