@@ -32,7 +32,7 @@ func (s *server) Acquire(_ context.Context, req backend.AcquireRequest) (backend
 	return <-s.replies, nil
 }
 
-// The message of a grant can come after a reply that says the same.
+// The message of a grant can come with a reply that says the same.
 func TestAGrantOfAnEarlierEpochWakesNoWriterThatAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{acquires: make(chan uint64, 1), replies: make(chan backend.AcquireReply)}

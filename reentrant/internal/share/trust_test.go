@@ -154,7 +154,7 @@ func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
 	}
 }
 
-// When the trust in units ends, their users are told of the loss, also if the keeper comes too late for that.
+// When the trust in units ends, their users are told of the loss, also if a grant comes before the keeper.
 func TestAGrantDoesNotRestoreTrustThatHasEnded(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprint("late=", late), func(t *testing.T) {
