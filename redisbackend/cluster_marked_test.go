@@ -266,23 +266,23 @@ func TestConformanceMarkedSlots(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()
 	t.Run("own", func(t *testing.T) {
-		m := conformsInMarkedSlots(t)
+		m := conformsInMarkedSlots(t, nil)
 		m.hasRun(lua.LoadScripts(lua.Variant{Cluster: true}), true)
 	})
 	t.Run("Redisson", func(t *testing.T) {
-		m := conformsInMarkedSlots(t, redisbackend.WithRedisson())
+		m := conformsInMarkedSlots(t, []backendtest.Option{offering}, redisbackend.WithRedisson())
 		m.hasRun(lua.LoadScripts(lua.Variant{Cluster: true, Redisson: true}), false)
 	})
 }
 
-func conformsInMarkedSlots(t *testing.T, options ...redisbackend.Option) *marker {
+func conformsInMarkedSlots(t *testing.T, suite []backendtest.Option, options ...redisbackend.Option) *marker {
 	m := newMarker(t, redisserver.StartCluster(t, 2, 0))
 	t.Run("suite", func(t *testing.T) {
 		backendtest.Run(t, func(t *testing.T) backend.Backend {
 			b, err := redisbackend.New(m, options...)
 			require.NoError(t, err)
 			return b
-		}, backendtest.InParallel())
+		}, append(suite, backendtest.InParallel())...)
 	})
 	assert.Empty(t, m.halves, "no script is stopped half-way")
 	return m

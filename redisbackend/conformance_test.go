@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -134,6 +135,9 @@ func TestConformancePlainEmbedded(t *testing.T) {
 	}, backendtest.InBubble(), backendtest.InParallel())
 }
 
+// offering is for the sessions of WithRedisson: one that waits offers the lock to the first when it has subscribed to its channel.
+var offering = backendtest.Brief(2 * time.Second)
+
 func TestConformanceRedisson(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()
@@ -143,5 +147,5 @@ func TestConformanceRedisson(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		return b
-	}, backendtest.InParallel())
+	}, backendtest.InParallel(), offering)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/relock-go/relock/backend"
 )
@@ -23,6 +24,7 @@ type Option func(*options)
 type options struct {
 	bubble   bool
 	parallel bool
+	brief    time.Duration
 	skips    []skip
 }
 
@@ -33,6 +35,10 @@ func InBubble() Option { return func(o *options) { o.bubble = true } }
 
 // InParallel runs the cases in parallel: most of the time the suite waits for leases to end.
 func InParallel() Option { return func(o *options) { o.parallel = true } }
+
+// Brief sets for how long the leases of locks last whose end a case waits for, 150 ms by default. It is for a Backend whose
+// sessions, soon after they begin to wait, take a lock that is free by then.
+func Brief(d time.Duration) Option { return func(o *options) { o.brief = d } }
 
 // Skip leaves out cases, or whole areas, that a Backend is not meant to pass; the reason is shown.
 func Skip(reason string, names ...string) Option {
@@ -46,22 +52,23 @@ func Skip(reason string, names ...string) Option {
 // Run runs the suite, each case as a subtest with what newBackend returns.
 func Run(t *testing.T, newBackend func(t *testing.T) backend.Backend, opts ...Option) {
 	t.Helper()
-	var o options
+	o := options{brief: short}
 	for _, opt := range opts {
 		opt(&o)
 	}
-	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			if reason := o.skipped(c.Name); reason != "" {
+	for _, c := range testCases() {
+		t.Run(c.name, func(t *testing.T) {
+			if reason := o.skipped(c.name); reason != "" {
 				t.Skip(reason)
 			}
 			if o.parallel {
 				t.Parallel()
 			}
+			run := func(t *testing.T) { c.run(newTest(t, newBackend(t), o.brief)) }
 			if o.bubble {
-				synctest.Test(t, func(t *testing.T) { c.Func(t, newBackend(t)) })
+				synctest.Test(t, run)
 			} else {
-				c.Func(t, newBackend(t))
+				run(t)
 			}
 		})
 	}
@@ -80,15 +87,19 @@ func (o *options) skipped(name string) string {
 // Cases returns the whole suite, for a caller that wraps each case itself.
 func Cases() []Case {
 	var all []Case
-	for _, c := range slices.Concat(acquireCases, reenterCases, releaseCases, staysCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
-		lateCases, lateVerbCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
-		priorCases, shareCases, shareTryCases, shareCopyCases, shareNoteCases) {
+	for _, c := range testCases() {
 		all = append(all, Case{
 			Name: c.name,
-			Func: func(t testing.TB, b backend.Backend) { c.run(newTest(t, b)) },
+			Func: func(t testing.TB, b backend.Backend) { c.run(newTest(t, b, short)) },
 		})
 	}
 	return all
+}
+
+func testCases() []testCase {
+	return slices.Concat(acquireCases, reenterCases, releaseCases, staysCases, queueCases, grantCases, yieldCases, wantedCases, noteCases, resumeCases,
+		lateCases, lateVerbCases, renewCases, tokenCases, inspectCases, forceCases, conditionCases, nameCases, connCases, togetherCases,
+		priorCases, shareCases, shareTryCases, shareCopyCases, shareNoteCases)
 }
 
 // A testCase is a Case as the areas list it.
