@@ -114,9 +114,9 @@ func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 		})
 		a, c := newSession(t, b, reentrant.WithObserver(watch)), newSession(t, b)
 		ctx, l := owner(t, "a"), a.NewLock("x")
-		var lost <-chan struct{}
-		require.ErrorIs(t, awaitsTooLong(t, b, a, ctx, func() { lost = l.Lost(ctx) }), reentrant.ErrLost)
-		requireClosed(t, lost)
+		lost := make(chan (<-chan struct{}), 1)
+		require.ErrorIs(t, awaitsTooLong(t, b, a, ctx, func() { lost <- l.Lost(ctx) }), reentrant.ErrLost)
+		requireClosed(t, <-lost)
 		assert.False(t, l.IsHeldByCurrentOwner(ctx))
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
