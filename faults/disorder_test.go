@@ -184,7 +184,7 @@ func (m calmCalls) isPrompt(i int, c call) {
 	}
 	// A permit gets the number that is free when its session hears of it, so where nothing is heard the permits alone are prompt.
 	numbered := strings.HasPrefix(c.Lock, simDesks+"#")
-	if late := time.Duration(c.Return - since); late > patience && !(numbered && m.late > 0) {
+	if late := time.Duration(c.Return - since); late > patience && (!numbered || m.late == 0) {
 		m.find(c, "nothing happened for %v before", late)
 	}
 	if other := m.overtaker(c); other != nil {
