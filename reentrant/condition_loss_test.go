@@ -67,13 +67,19 @@ func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 		assert.False(t, l.IsHeldByCurrentOwner(ctx))
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		synctest.Wait()
-		woken := awaits(t, owner(t, "c"), c)
-		time.Sleep(time.Millisecond)
-		signals(t, a)
-		err, ok := returned(woken, time.Second)
-		require.True(t, ok, "the signal goes to a waiter")
-		require.NoError(t, err)
+		requireASignalFor(t, a, c)
 	})
+}
+
+// requireASignalFor asserts that a signal by a session goes to a waiter of another one.
+func requireASignalFor(t *testing.T, by, other *reentrant.Session) {
+	t.Helper()
+	woken := awaits(t, owner(t, "c"), other)
+	time.Sleep(time.Millisecond)
+	signals(t, by)
+	err, ok := returned(woken, time.Second)
+	require.True(t, ok, "the signal goes to a waiter")
+	require.NoError(t, err)
 }
 
 // awaitsTooLong awaits, with a hold that ends while the command is under way: a check finds that its fixed lease ends sooner than
@@ -122,12 +128,7 @@ func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 		synctest.Wait()
 		assert.Equal(t, []reentrant.EventKind{reentrant.EventLost}, ends, "a hold ends once")
-		woken := awaits(t, owner(t, "c"), c)
-		time.Sleep(time.Millisecond)
-		signals(t, a)
-		err, ok := returned(woken, time.Second)
-		require.True(t, ok, "the signal goes to a waiter")
-		require.NoError(t, err)
+		requireASignalFor(t, a, c)
 		require.NoError(t, l.Lock(ctx))
 		select {
 		case <-l.Lost(ctx):

@@ -90,7 +90,8 @@ func (st *State) wait(ctx context.Context, place localqueue.Place[core.Owner], t
 	return st.Queue.Wait(place, ctx.Done(), t.Timeout)
 }
 
-// Leave gives up the hold and takes the ticket, in one step. Baton.
+// Leave gives up the hold and takes the ticket, in one step. Baton: passed on if it returns nil, and with ErrLost, which finish
+// returns; with another error it is the owner's again.
 func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error {
 	st := w.st
 	st.mu.Lock()

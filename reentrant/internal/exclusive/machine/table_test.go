@@ -370,8 +370,13 @@ var table = []row{
 	{event: "Stay", from: []Phase{Leaving}, when: "", to: Held, do: none, act: silent(func(r *rig) { r.m.Stay() })},
 	{event: "Stay", from: []Phase{Lost}, when: "", to: same, do: none, act: silent(func(r *rig) { r.m.Stay() })},
 	{event: "Left", from: []Phase{Leaving}, when: "", to: Vacant, do: Leave, act: func(r *rig) Step { return r.m.Left() }},
-	{event: "Left", from: []Phase{Lost}, when: "", to: same, do: Nothing, act: func(r *rig) Step { return r.m.Left() },
-		then: func(t *testing.T, _ *rig, s Step) { assert.True(t, s.Lost) }},
+	{event: "Left", from: []Phase{Lost}, when: "", to: same, do: Nothing, act: func(r *rig) Step {
+		r.m.prior = backend.Prior{Epoch: r.m.Epoch()}
+		return r.m.Left()
+	}, then: func(t *testing.T, r *rig, s Step) {
+		assert.True(t, s.Lost)
+		assert.Zero(t, r.m.prior, "Redis has a ticket instead")
+	}},
 	{event: "Resume", from: []Phase{Vacant, Lapsed}, when: "", to: Resuming, do: AskAnew, act: resume},
 	{event: "Resume", from: []Phase{Begun, Parked}, when: "the head lets it go first", to: Resuming, do: AskAnew, act: resume},
 	{event: "Resume", from: []Phase{Handed, Idle}, when: "", to: Handed, do: PassOn, act: resume},
