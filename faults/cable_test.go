@@ -40,7 +40,7 @@ type cable struct {
 	scripts  int // sent so far
 }
 
-// Carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, in a goroutine of
+// carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, in a goroutine of
 // its own, while its process waits for those that there were.
 type carriers struct {
 	mu   sync.Mutex

@@ -28,12 +28,12 @@ type test struct {
 	testing.TB
 	backend backend.Backend
 	name    string        // the name of the lock that the case is about
-	lapse   time.Duration // a lease of the lock whose end the case waits for
+	brief   time.Duration // a lease of the lock whose end the case waits for
 	began   time.Time
 }
 
-func newTest(t testing.TB, b backend.Backend, lapse time.Duration) *test {
-	return &test{TB: t, backend: b, name: "backendtest-" + rand.Text(), lapse: lapse, began: time.Now()}
+func newTest(t testing.TB, b backend.Backend, brief time.Duration) *test {
+	return &test{TB: t, backend: b, name: "backendtest-" + rand.Text(), brief: brief, began: time.Now()}
 }
 
 // eventually waits until a condition is met.
@@ -173,7 +173,7 @@ func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply,
 // brief is a take with a lease that ends soon, or has ended already.
 func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
-	reply, over := r.try(epoch, append([]with{lease(r.t.lapse)}, changes...)...)
+	reply, over := r.try(epoch, append([]with{lease(r.t.brief)}, changes...)...)
 	if !over {
 		require.Equal(r.t, backend.Granted, reply.Status, "Acquire of epoch %d", epoch)
 	}
