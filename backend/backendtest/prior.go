@@ -189,12 +189,14 @@ func priorPassesOverNoWaiter(t *test) {
 	b.has(1)
 	b.release(1)
 	epoch := uint64(2)
-	for ; ; epoch++ {
-		p = remembered(request(epoch, nil), a.brief(epoch))
+	for brief := t.brief; ; brief *= 2 {
+		p = remembered(request(epoch, nil), a.brief(epoch, lease(brief)))
 		if b.acquire(epoch, queue).Status == backend.Waiting {
 			break
 		}
+		require.LessOrEqual(t, brief, limit, "the lease ends before another session waits")
 		b.release(epoch) // the lease was over first
+		epoch++
 	}
 	a.expired()
 	p.Freed = true
