@@ -195,22 +195,27 @@ func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 		t.Skip("as long as a lease")
 	}
 	t.Parallel()
-	alone, replica := replicated(t) // a sentinel that saw both would have the new master follow the old one again
-	var err error
-	alone.b, err = redisbackend.New(alone.client)
-	require.NoError(t, err)
-	old := alone.session().NewLock("lock")
-	ctx := reentrant.WithOwner(t.Context(), "holder")
-	require.NoError(t, old.Lock(ctx))
-	first := must(old.Token(ctx))
-	copied(t, replica, "lock").run("REPLICAOF", "NO", "ONE")
-	beyond := &site{T: t, name: "lock", client: connect(t, replica.Addr())}
-	beyond.b, err = redisbackend.New(beyond.client)
-	require.NoError(t, err)
-	r := await(t, lockLater(t.Context(), beyond.session().NewLock("lock")), "the lease ends where it is not renewed")
-	require.NoError(t, r.err)
-	assert.Greater(t, r.token, first)
-	assert.NoError(t, again(old.Verify)(ctx), "and here it is renewed")
+	keepsALease(t, func(lease time.Duration) error {
+		alone, replica := replicated(t) // a sentinel that saw both would have the new master follow the old one again
+		var err error
+		alone.b, err = redisbackend.New(alone.client)
+		require.NoError(t, err)
+		old := alone.session(reentrant.WithLease(lease)).NewLock("lock")
+		ctx := reentrant.WithOwner(t.Context(), "holder")
+		require.NoError(t, old.Lock(ctx))
+		first, err := old.Token(ctx)
+		if err != nil {
+			return err
+		}
+		copied(t, replica, "lock").run("REPLICAOF", "NO", "ONE")
+		beyond := &site{T: t, name: "lock", client: connect(t, replica.Addr())}
+		beyond.b, err = redisbackend.New(beyond.client)
+		require.NoError(t, err)
+		r := await(t, lockLater(t.Context(), beyond.session().NewLock("lock")), "the lease ends where it is not renewed")
+		require.NoError(t, r.err)
+		assert.Greater(t, r.token, first)
+		return again(old.Verify)(ctx) // here it is renewed
+	})
 }
 
 func TestAnAcknowledgedAcquireSurvivesAFailover(t *testing.T) {
