@@ -90,7 +90,7 @@ func TestAHoldEndsWhenTheLockIsTaken(t *testing.T) {
 func TestAHoldEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, promptly(server.URL()), "hold", "lock", "--lease", "5s")
+	r := start(t, promptly(server.URL()), "hold", "lock", "--lease", "15s")
 	heldToken(r)
 	server.Stop()
 	r.exits(exitLost)
