@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ func TestAFullDeviceIsAnError(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		status := execute(append(args, "--redis", url), full, &stderr)
-		for late(status, stderr.String()) {
+		for end := time.Now().Add(patience); late(status, stderr.String()) && time.Now().Before(end); {
 			stderr.Reset()
 			status = execute(append(args, "--redis", url), full, &stderr)
 		}
