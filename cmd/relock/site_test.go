@@ -262,8 +262,18 @@ func (r *run) exits(status int) {
 // says waits until the command's output has a text.
 func (r *run) says(text string) {
 	r.t.Helper()
-	said := func() bool { return strings.Contains(r.stdout.String(), text) }
-	if !assert.Eventually(r.t, said, patience, 2*time.Millisecond, "no "+text) {
+	r.prints("no "+text, func(output string) bool { return strings.Contains(output, text) })
+}
+
+// matches waits until the command's output has what a pattern matches: a terminal may pass a line on in parts.
+func (r *run) matches(pattern string) {
+	r.t.Helper()
+	r.prints("no "+pattern, regexp.MustCompile(pattern).MatchString)
+}
+
+func (r *run) prints(what string, ok func(output string) bool) {
+	r.t.Helper()
+	if !assert.Eventually(r.t, func() bool { return ok(r.stdout.String()) }, patience, 2*time.Millisecond, what) {
 		require.Fail(r.t, "the whole output", "%s%s", r.stdout, r.stderr)
 	}
 }
