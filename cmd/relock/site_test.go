@@ -52,11 +52,12 @@ func TestMain(m *testing.M) {
 	testsize.CollectLess()
 	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	// Under nohup a hangup is ignored, by this process and those it starts. A signal that is waited for is not ignored.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+	// Under nohup a hangup is ignored, and in the background of a script an interrupt, by this process and those it
+	// starts. A signal that is waited for is not ignored.
+	ends := make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGHUP, syscall.SIGINT)
 	go func() {
-		<-hangups
+		<-ends
 		os.Exit(1)
 	}()
 	os.Exit(m.Run())
