@@ -208,7 +208,7 @@ func answeredWith(t *testing.T, env []string, url string, args ...string) *run {
 	}
 }
 
-var lateReply = regexp.MustCompile("context deadline exceeded|reached Redis too late|no reply within")
+var lateReply = regexp.MustCompile("context deadline exceeded|reached Redis too late|no reply (within|yet)")
 
 // late reports whether relock ended because Redis did not reply in time, as on a machine that stands still.
 func late(status int, said string) bool { return status == exitRedis && lateReply.MatchString(said) }
