@@ -90,7 +90,7 @@ func TestAHoldEndsWhenTheLockIsTaken(t *testing.T) {
 func TestAHoldEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, promptly(server.URL()), "hold", "lock", "--lease", "15s")
+	r := start(t, slowly(server.URL()), "hold", "lock", "--lease", "15s")
 	heldToken(r)
 	server.Stop()
 	r.exits(exitLost)
@@ -100,7 +100,7 @@ func TestAHoldEndsWithItsLease(t *testing.T) {
 func TestAHoldReportsThatRedisDoesNotReply(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
-	r := start(t, promptly(server.URL()), "hold", "lock")
+	r := start(t, slowly(server.URL()), "hold", "lock")
 	heldToken(r)
 	server.Stop()
 	says := func() bool {

@@ -137,7 +137,7 @@ func TestAReaderThatDoesNotReadDelaysNothing(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
 	h := newHeart(t)
-	r := newRun(t, promptly(server.URL()), "run", "lock", "--lease", "15s", "--grace", "100ms", "--", "sh", "-c",
+	r := newRun(t, slowly(server.URL()), "run", "lock", "--lease", "15s", "--grace", "100ms", "--", "sh", "-c",
 		h.command()+" & while :; do wait; done")
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)

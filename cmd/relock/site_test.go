@@ -345,7 +345,7 @@ func embedded(t *testing.T) string { return slowly("redis://" + redistest.Start(
 // slowly returns the URL of a server with more time to connect and to reply, as a busy machine needs it.
 func slowly(url string) string { return promptly(url) + "&write_timeout=1m" }
 
-// promptly returns the URL of a server that is going to be silent, with short time limits.
+// promptly returns the URL of a server that is going to be frozen, with short time limits.
 func promptly(url string) string { return url + "?dial_timeout=1m" }
 
 // state returns the state of a lock in Redis. It tries again if Redis does not reply in time.
