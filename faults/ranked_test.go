@@ -472,7 +472,7 @@ func TestRankedASectionTakesTwoCommands(t *testing.T) {
 	const most = 2*2*sections + confirmed
 	var s section
 	pushed := math.MaxInt
-	for hold := 2 * time.Millisecond; pushed > most && hold < 200*time.Millisecond; hold *= 4 {
+	for hold := 2 * time.Millisecond; pushed > most && hold < time.Second; hold *= 4 {
 		pushed = fewestEvals(t, c, func() {
 			var wg sync.WaitGroup
 			for _, l := range []*reentrant.Lock{la, lb} {
