@@ -119,7 +119,7 @@ func TestAQuietWaitPrintsOnlyErrors(t *testing.T) {
 	url := embedded(t)
 	s := session(t, url)
 	holdLock(t, s, "deploy", "alice")
-	r := answered(t, url, "run", "-q", "-w", "1", "deploy", "--", "echo")
+	r := answered(t, url, "run", "-q", "-w", "3", "deploy", "--", "echo") // a report would come after 200 ms, or a little later
 	r.exits(exitNotAcquired)
 	assert.Regexp(t, `^relock: lock deploy was not acquired: .*\n$`, r.stderr.String())
 	loud := start(t, url, "run", "deploy", "--", "echo")
