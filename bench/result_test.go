@@ -1,4 +1,4 @@
-package result
+package main
 
 import (
 	"bytes"
@@ -11,21 +11,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/relock-go/relock/bench/internal/redisload"
+	"github.com/relock-go/relock/bench/internal/result"
 	"github.com/relock-go/relock/bench/internal/worker"
 )
 
 func TestJain(t *testing.T) {
-	assert.InDelta(t, 1, Jain([]int64{5, 5, 5}), 1e-9)
-	assert.InDelta(t, 0.25, Jain([]int64{8, 0, 0, 0}), 1e-9)
-	assert.InDelta(t, 0.5, Jain([]int64{3, 3, 0, 0}), 1e-9)
-	assert.Zero(t, Jain([]int64{0, 0}))
-	assert.Zero(t, Jain(nil))
+	assert.InDelta(t, 1, result.Jain([]int64{5, 5, 5}), 1e-9)
+	assert.InDelta(t, 0.25, result.Jain([]int64{8, 0, 0, 0}), 1e-9)
+	assert.InDelta(t, 0.5, result.Jain([]int64{3, 3, 0, 0}), 1e-9)
+	assert.Zero(t, result.Jain([]int64{0, 0}))
+	assert.Zero(t, result.Jain(nil))
 }
 
 func TestRangeIsTheMedianAndTheEnds(t *testing.T) {
-	assert.Equal(t, Range{}, rangeOf(nil))
-	assert.Equal(t, Range{3, 1, 9}, rangeOf([]float64{9, 1, 3}))
-	assert.Equal(t, Range{2.5, 1, 9}, rangeOf([]float64{9, 1, 3, 2}))
+	rangeOf := func(values ...float64) result.Range {
+		var c result.Cell
+		for _, v := range values {
+			c.Samples = append(c.Samples, result.Sample{PerSecond: v})
+		}
+		return c.Range(result.PerSecond)
+	}
+	assert.Equal(t, result.Range{}, rangeOf())
+	assert.Equal(t, result.Range{Median: 3, Least: 1, Most: 9}, rangeOf(9, 1, 3))
+	assert.Equal(t, result.Range{Median: 2.5, Least: 1, Most: 9}, rangeOf(9, 1, 3, 2))
 }
 
 func TestNumbersAreShort(t *testing.T) {
@@ -33,7 +41,7 @@ func TestNumbersAreShort(t *testing.T) {
 		0: "0.00", 0.00001: "<0.0001", 0.0042: "0.0042", 0.5: "0.50", 2: "2.00", 12.34: "12.3", 123.4: "123",
 		1234: "1234", 12_345: "12.3k", 123_456: "123k", 1_234_567: "1.23M", 999_900: "1.00M",
 	} {
-		assert.Equal(t, want, Number(v), "%v", v)
+		assert.Equal(t, want, result.Number(v), "%v", v)
 	}
 }
 
@@ -44,7 +52,7 @@ func TestSumAddsUpWhatTheProcessesSay(t *testing.T) {
 	}
 	load := redisload.Counters{Calls: map[string]int64{"evalsha": 88, "set": 44, "info": 1}, CPU: 440 * time.Microsecond, Bytes: 4400,
 		Keys: 44, Memory: 8800}
-	s := Sum(outcomes, 2*time.Second, load, nil)
+	s := result.Sum(outcomes, 2*time.Second, load, nil)
 	assert.InDelta(t, 20, s.PerSecond, 1e-9, "sections that ended within the time")
 	assert.InDelta(t, 2, s.Commands, 1e-9, "commands of all sections; INFO is sent by the benchmark itself")
 	assert.InDelta(t, 1, s.Inner, 1e-9)
@@ -58,19 +66,19 @@ func TestSumAddsUpWhatTheProcessesSay(t *testing.T) {
 	assert.Equal(t, "ouch", s.First)
 	assert.EqualValues(t, 2, s.CutOff)
 
-	plain := Sum(outcomes, time.Second, load, []string{"set"})
+	plain := result.Sum(outcomes, time.Second, load, []string{"set"})
 	assert.InDelta(t, 3, plain.Commands, 1e-9, "a contender that sends SET itself")
 	assert.Zero(t, plain.Inner)
 }
 
-func sampleResult() *Result {
-	r := &Result{
-		Contenders: []Contender{{Name: "peer"}, {Name: "ours", Own: true}},
-		Workloads:  []Workload{{Name: "5x20", About: "5 processes", Processes: 5, Goroutines: 20}},
+func sampleResult() *result.Result {
+	r := &result.Result{
+		Contenders: []result.Contender{{Name: "peer"}, {Name: "ours", Own: true}},
+		Workloads:  []result.Workload{{Name: "5x20", About: "5 processes", Processes: 5, Goroutines: 20}},
 	}
-	r.Add("5x20", "peer", Sample{PerSecond: 1000, Commands: 2})
-	r.Add("5x20", "peer", Sample{PerSecond: 3000, Commands: 2, Overlaps: 1})
-	r.Add("5x20", "ours", Sample{Failed: "process 1: a worker does not answer", CutOff: 3, Errors: 1, First: "why"})
+	r.Add("5x20", "peer", result.Sample{PerSecond: 1000, Commands: 2})
+	r.Add("5x20", "peer", result.Sample{PerSecond: 3000, Commands: 2, Overlaps: 1})
+	r.Add("5x20", "ours", result.Sample{Failed: "process 1: a worker does not answer", CutOff: 3, Errors: 1, First: "why"})
 	return r
 }
 
@@ -89,7 +97,7 @@ func TestResultsAreKept(t *testing.T) {
 	r := sampleResult()
 	path := filepath.Join(t.TempDir(), "results.json")
 	require.NoError(t, r.Save(path))
-	again, err := Load(path)
+	again, err := result.Load(path)
 	require.NoError(t, err)
 	assert.Equal(t, r, again)
 
