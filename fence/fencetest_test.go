@@ -1,4 +1,4 @@
-package fencetest_test
+package fence_test
 
 import (
 	"bytes"
