@@ -2,7 +2,7 @@
 // locks. It needs a JDK and Redisson's jars:
 //
 //	mvn --file redisbackend/redisson/java dependency:copy-dependencies -DoutputDirectory=/a/folder
-//	RELOCK_REDISSON=/a/folder go test ./redisbackend/redisson
+//	RELOCK_REDISSON=/a/folder go test -tags redisson ./redisbackend/redisson
 //
-// Without RELOCK_REDISSON its tests are skipped. The stage redisson of .ci/run does both.
+// Without RELOCK_REDISSON its tests are skipped, and without the tag not built. The stage redisson of .ci/run does both.
 package redisson

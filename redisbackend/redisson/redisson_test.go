@@ -1,3 +1,5 @@
+//go:build redisson
+
 package redisson
 
 import (
