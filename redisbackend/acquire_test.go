@@ -138,14 +138,15 @@ func TestYieldWithoutWaitersKeepsTheLock(t *testing.T) {
 func TestLateCopiesAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
-		req := request(1, queue)
-		req.NotAfter = time.Now().Add(-time.Second)
-		_, err := a.remote.Acquire(s.ctx(), req)
-		require.ErrorContains(t, err, "too late")
-		assert.False(t, backend.OutcomeUnknown(err), "a late copy changes nothing")
-		assert.False(t, backend.Refused(err), "the attempt may be repeated with a later time limit")
-		assert.Empty(t, s.hash())
-		assert.Empty(t, s.queued())
+		for _, req := range []backend.AcquireRequest{request(1, queue), request(1, queue, keep)} {
+			req.NotAfter = time.Now().Add(-time.Second)
+			_, err := a.remote.Acquire(s.ctx(), req)
+			require.ErrorContains(t, err, "too late")
+			assert.False(t, backend.OutcomeUnknown(err), "a late copy changes nothing")
+			assert.False(t, backend.Refused(err), "the attempt may be repeated with a later time limit")
+			assert.Empty(t, s.hash())
+			assert.Empty(t, s.queued())
+		}
 		a.take(1)
 	})
 }
