@@ -71,6 +71,7 @@ type step struct {
 	until   int64         // attempt: its notAfter; release: for how long a copy of an attempt may be under way
 	token   backend.Token // given or confirmed; attempt: the highest that the session has seen
 	keep    bool          // the attempt leaves the lease as it is
+	prior   uint64        // the epoch whose record it compares, if the session knows it
 	again   bool          // the message stays under way
 	reply   string        // to what was executed
 	to      string        // the session that got the lock by it while it waited
@@ -192,6 +193,13 @@ func (tr *trace) lag() time.Duration {
 	return between(tr.random, 0, 3*time.Millisecond)
 }
 
+// lagOfCopy is how long a copy of a message is behind it: often long enough that much has happened since.
+func (tr *trace) lagOfCopy() time.Duration {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return between(tr.random, 0, []time.Duration{3 * time.Millisecond, traceBeat / 10, traceBeat}[tr.random.IntN(3)])
+}
+
 // loses reports whether a message from or to a session is lost.
 func (tr *trace) loses(session string) bool {
 	tr.mu.Lock()
@@ -216,6 +224,10 @@ type traceWorker struct {
 
 func (w *traceWorker) work(own context.Context) {
 	for pause(own, between(w.random, 0, 2*traceBeat)) {
+		if w.random.IntN(4) == 0 {
+			w.hurry(own)
+			continue
+		}
 		ctx, cancel := own, context.CancelFunc(func() {})
 		if w.random.IntN(3) == 0 {
 			ctx, cancel = context.WithTimeout(own, between(w.random, 0, 5*traceBeat))
@@ -223,24 +235,37 @@ func (w *traceWorker) work(own context.Context) {
 		err := w.lock.Lock(ctx)
 		cancel()
 		if err == nil {
-			w.use(context.WithoutCancel(own))
+			w.use(context.WithoutCancel(own), w.dwell())
 		}
 	}
 }
 
+// hurry uses the lock some times, each for a moment: owners of one session then hand it to each other.
+func (w *traceWorker) hurry(own context.Context) {
+	for range 8 {
+		if w.lock.Lock(own) == nil {
+			w.use(context.WithoutCancel(own), between(w.random, 0, time.Millisecond))
+		}
+	}
+}
+
+// dwell is for how long the worker uses the lock.
+func (w *traceWorker) dwell() time.Duration {
+	switch w.random.IntN(16) {
+	case 0, 1:
+		return between(w.random, 0, 3*traceLease)
+	case 2: // it stays until its lease ends
+		w.tr.cutOff(w.session, 2*traceLease)
+		return 2 * traceLease
+	}
+	return between(w.random, 0, 2*traceBeat)
+}
+
 // use has the lock for a while, and notes when it no longer may act.
-func (w *traceWorker) use(own context.Context) {
+func (w *traceWorker) use(own context.Context, dwell time.Duration) {
 	token, err := w.lock.Token(own)
 	w.tr.note(step{what: "got", s: w.session, token: token})
 	lost := w.lock.Lost(own)
-	dwell := between(w.random, 0, 2*traceBeat)
-	switch w.random.IntN(16) {
-	case 0, 1:
-		dwell = between(w.random, 0, 3*traceLease)
-	case 2: // it stays until its lease ends
-		dwell = 2 * traceLease
-		w.tr.cutOff(w.session, dwell)
-	}
 	what := "left"
 	if err == nil {
 		select {
@@ -349,8 +374,15 @@ type tracedRemote struct {
 	b *tracer
 }
 
+// Acquire makes the session forget how it left the lock, at times, so that the full script leaves a lease as it was.
 func (r tracedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
-	m := step{s: r.b.session, kind: "attempt", epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, until: time.Until(req.NotAfter).Milliseconds()}
+	if req.KeepTTL && req.Epoch%3 == 0 {
+		req.Prior = backend.Prior{}
+	}
+	m := step{
+		s: r.b.session, kind: "attempt", epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, prior: req.Prior.Epoch,
+		until: time.Until(req.NotAfter).Milliseconds(),
+	}
 	if req.Yield {
 		m.kind = "yield"
 	}
@@ -428,7 +460,7 @@ func (d *delivery[R]) travel() {
 	reply, heard, err := d.execute(again)
 	if again {
 		go func() {
-			time.Sleep(d.tr.lag())
+			time.Sleep(d.tr.lagOfCopy())
 			_, _, _ = d.execute(false)
 		}()
 	}
@@ -512,8 +544,8 @@ func (tr *trace) text() string {
 	for i, s := range tr.steps {
 		rank, _ := slices.BinarySearch(tokens, s.token)
 		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
-			"keep |-> %s, again |-> %s, reply |-> %q, to |-> %q, te |-> %d]", s.at, s.what, s.s, s.kind, s.epoch,
-			s.age, s.until, rank, truth(s.keep), truth(s.again), s.reply, s.to, s.toEpoch)
+			"keep |-> %s, prior |-> %d, again |-> %s, reply |-> %q, to |-> %q, te |-> %d]", s.at, s.what, s.s, s.kind, s.epoch,
+			s.age, s.until, rank, truth(s.keep), s.prior, truth(s.again), s.reply, s.to, s.toEpoch)
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }

@@ -142,8 +142,13 @@ AsSeen(out) ==
     /\ \E o \in out: o.kind = Step.reply /\ o.s = Step.s /\ (Step.to = "" => o.x = Step.token)
     /\ Pushes(out) = IF Step.to = "" THEN {} ELSE {Message("push", Step.to, Step.te, 0, Step.token)}
 
+\* An attempt that leaves the lease as it was may come after its notAfter, if the script compares the record.
+Remembered ==
+    IF Step.keep /\ Step.age > NotAfter /\ Step.prior # 0 /\ Has(server, Step.s) /\ server.epoch = Step.prior /\ Step.prior < Step.e
+    THEN {Message(Step.kind, Step.s, Step.e, Step.age, 0)} ELSE {}
+
 Ran ==
-    \E m \in net: /\ Is(m)
+    \E m \in net \cup Remembered: /\ Is(m)
         /\ \E r \in {Executed(m)}:
             /\ AsSeen(r.out)
             /\ server' \in Placed(Leased(r, m), m.s)
