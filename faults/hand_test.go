@@ -177,7 +177,9 @@ var jobs = []func(*hand, context.Context){
 }
 
 // What hands do most in a world of which traces are written: they use the locks that are traced.
-var tracedJobs = []func(*hand, context.Context){(*hand).useTraced, (*hand).useTraced, (*hand).useTraced, (*hand).giveWay, (*hand).useBoth, (*hand).useEither}
+var tracedJobs = []func(*hand, context.Context){
+	(*hand).useTraced, (*hand).useTraced, (*hand).useBriefly, (*hand).useBriefly, (*hand).giveWay, (*hand).useBoth, (*hand).useEither,
+}
 
 func (h *hand) work(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -219,6 +221,18 @@ func (h *hand) useLock(ctx context.Context) {
 
 func (h *hand) useTraced(ctx context.Context) {
 	h.useOne(ctx, h.session.NewLock(simTraced[h.random.IntN(len(simTraced))]))
+}
+
+// useBriefly has a lock several times, each for a moment: owners of one process then hand it to each other.
+func (h *hand) useBriefly(ctx context.Context) {
+	l := h.session.NewLock(simTraced[h.random.IntN(len(simTraced))])
+	for range 1 + h.random.IntN(8) {
+		p := lockPart(h.own, l)
+		if !h.acquire(ctx, p) {
+			return
+		}
+		h.giveAll(p, 1)
+	}
 }
 
 // useOne re-enters a lock some times, checks it, and releases it as often as it was acquired.

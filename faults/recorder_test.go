@@ -72,13 +72,15 @@ type line struct {
 	s      string
 	kind   string // of the message: as in spec/Relock.tla
 	epoch  uint64
-	age    int64 // of the message, ms
-	until  int64 // attempt: its notAfter; release: for how long a copy of an attempt may be under way
-	token  backend.Token
-	keep   bool   // the lease stays as it is
-	lean   bool   // only pass.lua replies so: it compares the record, and may run after the attempt's notAfter
-	op     uint64 // of a re-entry, which rises within the epoch
-	holds  int    // that an attempt or a re-entry is for
+	age    int64         // of the message, ms
+	until  int64         // attempt: its notAfter; release: for how long a copy of an attempt may be under way
+	token  backend.Token // release: the last one that an owner has used
+	last   backend.Token // of the block that was heard of
+	keep   bool          // the lease stays as it is
+	lean   bool          // only pass.lua replies so: it compares the record, and may run after the attempt's notAfter
+	op     uint64        // of a re-entry, which rises within the epoch
+	holds  int           // that an attempt or a re-entry is for
+	prior  backend.Prior
 	sent   int64
 	state  state // after the command
 	number int   // of the message, 0 for none
@@ -90,8 +92,9 @@ type state struct {
 	epoch  uint64
 	left   int64 // of the lease, ms
 	holds  int
-	op     uint64 // the last re-entry
-	token  backend.Token
+	op     uint64        // the last re-entry
+	first  backend.Token // of the latest block
+	token  backend.Token // its last
 	places []place
 }
 
@@ -152,12 +155,12 @@ func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *me
 
 type numbersKey struct{}
 
-// hears notes a reply to a request.
-func (rec *recorder) hears(m *message, kind string, token backend.Token) {
+// hears notes a reply to a request: with a grant, the first and the last token of its block.
+func (rec *recorder) hears(m *message, kind string, token, last backend.Token) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	l := m.line
-	l.what, l.kind, l.token, l.age = "hear", kind, token, rec.millis()-m.sent
+	l.what, l.kind, l.token, l.last, l.age = "hear", kind, token, last, rec.millis()-m.sent
 	rec.noteLocked(m.lock, l)
 }
 
@@ -294,9 +297,9 @@ func (rec *recorder) read(name string) (st state) {
 	rec.blame(errors.Join(err, err1, err2, err3, err4))
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	var last, session, epoch, op string
-	_, _ = fmt.Sscan(record, new(string), &last, &session, &epoch, &op)
-	st.token = backend.Token(number(last))
+	var first, last, session, epoch, op string
+	_, _ = fmt.Sscan(record, &first, &last, &session, &epoch, &op)
+	st.first, st.token = backend.Token(number(first)), backend.Token(number(last))
 	for field, holds := range holds {
 		id, _, _ := strings.Cut(field, ":")
 		st.owner, st.left, st.holds = rec.sessions[id], left, int(number(holds))
@@ -332,7 +335,7 @@ func (rec *recorder) write(t *testing.T, folder string, seed uint64) {
 func (tr *lockTrace) text() string {
 	tokens := []backend.Token{0}
 	for _, l := range tr.lines {
-		tokens = append(tokens, l.token, l.state.token)
+		tokens = append(tokens, l.token, l.last, l.state.first, l.state.token)
 	}
 	slices.Sort(tokens)
 	tokens = slices.Compact(tokens)
@@ -363,11 +366,11 @@ func (tr *lockTrace) text() string {
 		for _, place := range l.state.places {
 			places = append(places, fmt.Sprintf("[s |-> %q, e |-> %d]", place.s, place.epoch))
 		}
-		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
-			"keep |-> %s, lean |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
-			"top |-> %d, places |-> <<%s>>]",
-			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), truth(l.keep), truth(l.lean), truth(again), truth(heard[l.number]), truth(told),
-			l.op, l.holds, l.state.owner, l.state.epoch, l.state.left, l.state.holds, rank(l.state.token), strings.Join(places, ", "))
+		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, last |-> %d, "+
+			"keep |-> %s, lean |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, pe |-> %d, po |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
+			"first |-> %d, top |-> %d, places |-> <<%s>>]",
+			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), rank(l.last), truth(l.keep), truth(l.lean), truth(again), truth(heard[l.number]), truth(told),
+			l.op, l.holds, l.prior.Epoch, l.prior.Op, l.state.owner, l.state.epoch, l.state.left, l.state.holds, rank(l.state.first), rank(l.state.token), strings.Join(places, ", "))
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }
@@ -399,7 +402,7 @@ type recordedSink struct {
 
 func (s recordedSink) Granted(g backend.Grant) {
 	if s.recorder.traces[g.Name] != nil {
-		s.recorder.note(g.Name, line{what: "hear", s: s.session, kind: "push", epoch: g.Epoch, token: g.First})
+		s.recorder.note(g.Name, line{what: "hear", s: s.session, kind: "push", epoch: g.Epoch, token: g.First, last: g.Last})
 	}
 	s.Sink.Granted(g)
 }
@@ -441,10 +444,10 @@ func (c recordedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 // confirms notes the reply to a renewal or a re-entry.
 func (rec *recorder) confirms(m *message, gone bool, first backend.Token) {
 	if gone {
-		rec.hears(m, "gone", 0)
+		rec.hears(m, "gone", 0, 0)
 		return
 	}
-	rec.hears(m, "renewed", first)
+	rec.hears(m, "renewed", first, 0)
 }
 
 type recordedRemote struct {
@@ -461,15 +464,19 @@ func (r recordedRemote) sends(ctx context.Context, m message) (context.Context, 
 	return r.conn.recorder.sends(ctx, m)
 }
 
+// Acquire makes the session forget how it left the lock, at times, so that the full script leaves a lease as it was.
 func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
+	if req.KeepTTL && req.Epoch%3 == 0 {
+		req.Prior = backend.Prior{}
+	}
 	kind, ok := kindOf[wish{req.Queue, req.Barge, req.Yield}]
 	if !ok {
 		r.conn.recorder.blame(fmt.Errorf("an attempt of no kind: %+v", req))
 	}
-	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, holds: req.Holds, until: time.Until(req.NotAfter).Milliseconds()}})
+	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, holds: req.Holds, prior: req.Prior, until: time.Until(req.NotAfter).Milliseconds()}})
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
-		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First)
+		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First, reply.Last)
 	}
 	return reply, err
 }
@@ -486,14 +493,14 @@ var kindOf = map[wish]string{
 }
 
 func (r recordedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
-	l := line{kind: "release", epoch: req.Epoch}
+	l := line{kind: "release", epoch: req.Epoch, token: req.Used}
 	if !req.Until.IsZero() {
 		l.until = max(0, time.Until(req.Until).Milliseconds())
 	}
 	ctx, m := r.sends(ctx, message{line: l})
 	result, err := r.Remote.Release(ctx, req)
 	if err == nil {
-		r.conn.recorder.hears(m, "freed", 0)
+		r.conn.recorder.hears(m, "freed", 0, 0)
 	}
 	return result, err
 }

@@ -1,18 +1,28 @@
 ----------------------------- MODULE WorldTrace -----------------------------
 (* Whether Relock.tla explains a trace of a lock of the simulation, whose processes have clients of their own over connections
    that break. RelockTrace.tla says what is checked of sessions. Of the server this looks at what it has after each command: the
-   holder, its epoch, its lease to the millisecond, how often it is held, the token, and the queue.
+   holder, its epoch, its lease to the millisecond, how often it is held, the block of tokens, and the queue.
 
    A re-entry is a renewal that may leave the lease as it was, and a try an attempt that takes no place. An owner may begin to use
-   a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. An attempt that takes
-   its session's own lock over and leaves the lease as it was may come after its notAfter, if the script compares the record: what it
-   compares is not looked at, nor how often a lock is held that was granted by a push. *)
+   a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. A session's token in
+   Relock.tla is the first of its block. Its owners, and a session that lingers, leave its hold to the next without a command. An
+   attempt that takes its session's own lock over and leaves the lease as it was may come after its notAfter, if the script compares
+   the record. How often a lock is held that was granted by a push, and how many tokens a block has, is not looked at. *)
 EXTENDS RelockTrace
 
-VARIABLE count \* how often the server's holder has the lock, and which re-entry of its epoch was the last
+VARIABLES
+    count, \* how often the server's holder has the lock, which re-entry of its epoch was the last, and the last token that was given
+    block  \* the last token that a session has used, and the last of those that it has
 
-\* A token is right that is the record's, and high enough.
-WorldNewToken(srv, seen) == IF Step.top > Max({srv.token, seen}) THEN Step.top ELSE 0
+Min(x, y) == IF x < y THEN x ELSE y
+
+\* The tokens of a block that its session has not used are given again.
+Given ==
+    IF Step.kind = "release" /\ Has(server, Step.s) /\ server.epoch = Step.e /\ server.token <= Step.token
+    THEN Min(count.last, Step.token) ELSE count.last
+
+\* A token is right that is the record's, and high enough: the first of a block.
+WorldNewToken(srv, seen) == IF Step.first > Max({Given, seen}) THEN Step.first ELSE 0
 
 (* ------------------------------------------------------------------------------------------------------- sessions *)
 
@@ -26,7 +36,7 @@ Unused == {g \in grants: g.m.s = Step.s /\ g.m.e = Me.epoch}
 WorldAttempted ==
     /\ Step.kind \in Attempts /\ ~inside[Step.s]
     /\ Step.e > Me.epoch \/ (Step.e = Me.epoch /\ Me.phase = "asking")
-    /\ Step.until <= NotAfter /\ Step.token >= Me.token
+    /\ Step.until <= NotAfter /\ Step.token >= Max({Me.token, block[Step.s].used})
     /\ session' = [session EXCEPT ![Step.s] =
             [@ EXCEPT !.phase = "asking", !.epoch = Step.e, !.trust = 0, !.open = @ \cup {Copy(0)}]]
     /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.token)), {}, session')
@@ -35,7 +45,9 @@ WorldAttempted ==
 
 WorldReleased ==
     /\ Step.kind = "release" /\ Step.e <= Me.epoch
-    /\ Step.e = Me.epoch => ~inside[Step.s] /\ Step.until + 2 >= Open(Step.s)
+    /\ Step.e = Me.epoch =>
+        /\ ~inside[Step.s] /\ Step.until + 2 >= Open(Step.s)
+        /\ Step.token # 0 => Step.token >= block[Step.s].used
     /\ session' = IF Step.e < Me.epoch THEN session ELSE [session EXCEPT ![Step.s] = [@ EXCEPT !.phase = "releasing", !.trust = 0]]
     /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.until)), {}, session')
     /\ UNCHANGED <<grants, kept>>
@@ -45,16 +57,21 @@ WorldRenewed ==
     /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, 0)), {}, session)
     /\ UNCHANGED <<session, grants, kept>>
 
-WorldSend == (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace>>
+WorldSend ==
+    (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, count, block>>
 
 \* The way of a push is not known to the trace, so any age of it will do.
 Arrived == {m \in net: m.kind = Step.kind /\ m.s = Step.s /\ m.e = Step.e /\ m.x = Step.token /\ (m.kind = "push" \/ m.age = Step.age)}
 
 \* A grant that no owner uses yet is renewed, or gone.
 Confirmed(m) ==
-    {IF g \in Unused /\ m.kind = "renewed" /\ ~Step.keep THEN [m |-> [g.m EXCEPT !.kind = "granted", !.age = m.age], keep |-> FALSE] ELSE g:
+    {IF g \in Unused /\ m.kind = "renewed" /\ ~Step.keep THEN [g EXCEPT !.m.kind = "granted", !.m.age = m.age, !.keep = FALSE] ELSE g:
         g \in {g \in grants: g \in Unused /\ m.kind \in {"renewed", "gone"} => m.x = g.m.x}}
-KeptBy(m) == IF m.kind = "renewed" /\ ~Step.keep /\ m.x = Me.token /\ Me.phase = "lost" THEN Max({kept[m.s], TraceTrust(m)}) ELSE kept[m.s]
+\* So is a hold that an owner has left.
+KeptBy(m) ==
+    CASE Me.phase # "lost" \/ m.kind \notin {"renewed", "gone"} -> kept[m.s]
+      [] m.x # Me.token -> 0
+      [] OTHER -> IF Step.keep THEN kept[m.s] ELSE Max({kept[m.s], TraceTrust(m)})
 
 \* The reply to a re-entry that left the lease as it was only confirms the hold.
 Known(m) == IF m.kind = "renewed" /\ Step.keep /\ m.x = Me.token THEN Me ELSE Heard(Me, m)
@@ -65,19 +82,39 @@ WorldHear ==
                 /\ net' = IF Step.again THEN net ELSE net \ {m}
                 /\ kept' = [kept EXCEPT ![m.s] = KeptBy(m)]
                 /\ IF m.kind \in {"granted", "push"}
-                   THEN /\ grants' = grants \cup {[m |-> m, keep |-> Step.keep]}
+                   THEN /\ grants' = grants \cup {[m |-> m, keep |-> Step.keep, last |-> Step.last]}
                         /\ session' = IF m.kind = "push" THEN session ELSE [session EXCEPT ![m.s].open = @ \ {Copy(m.age)}]
                    ELSE /\ grants' = Confirmed(m)
                         /\ session' = [session EXCEPT ![m.s] =
                                 [Known(m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {Copy(m.age)}]]
-    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace>>
+    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, count, block>>
+
+\* Owners of a session have its hold in turn, each with a token of its own, as long as it is trusted.
+Granted(g) ==
+    /\ g.m.s = Step.s /\ g.m.e = Me.epoch /\ g.m.x <= Step.token /\ Step.token <= g.last
+    /\ \E next \in {Heard(Me, g.m)}:
+        /\ next.phase = "holding"
+        /\ session' = [session EXCEPT ![Step.s] = IF g.keep THEN [next EXCEPT !.trust = kept[Step.s]] ELSE next]
+    /\ block' = [block EXCEPT ![Step.s] = [used |-> Step.token, last |-> g.last]]
+
+Inherited ==
+    /\ Me.phase = "lost" /\ kept[Step.s] > 0 /\ Step.token <= block[Step.s].last
+    /\ session' = [session EXCEPT ![Step.s] = [@ EXCEPT !.phase = "holding", !.trust = kept[Step.s]]]
+    /\ block' = [block EXCEPT ![Step.s].used = Step.token]
+
+WorldGot ==
+    /\ ~inside[Step.s] /\ \A s \in Sessions: Step.token > block[s].used
+    /\ Inherited \/ \E g \in grants: Granted(g)
+    /\ inside' = [inside EXCEPT ![Step.s] = TRUE]
+    /\ grants' = {g \in grants: g.m.s # Step.s}
+    /\ UNCHANGED <<server, replica, net, world, kept, lapsed, trace, count>>
 
 (* ---------------------------------------------------------------------------------------------------- the server *)
 
 Shows(srv) ==
     /\ Live(srv) <=> Step.owner # ""
     /\ Live(srv) => srv.owner = Step.owner /\ srv.epoch = Step.oe /\ srv.left = Step.left
-    /\ Step.top # 0 => srv.token = Step.top
+    /\ Step.top # 0 => srv.token = Step.first
     /\ [i \in DOMAIN srv.places |-> [s |-> srv.places[i].s, e |-> srv.places[i].e]] = Step.places
 
 \* A takeover and a re-entry may leave the lease as it is.
@@ -86,22 +123,28 @@ Lasting(r, m) ==
     THEN [r.srv EXCEPT !.left = server.left] ELSE r.srv
 
 \* A re-entry says how often its epoch has the lock from then on, unless a later one was executed before.
-Counted(m) ==
-    IF ~Has(server, server'.owner) \/ server.epoch # server'.epoch
-    THEN [op |-> 0, holds |-> IF m.kind \in Attempts /\ Has(server', m.s) THEN Step.wants ELSE Step.holds]
-    ELSE IF m.s = server.owner /\ m.e = server.epoch /\ Step.op > count.op THEN [op |-> Step.op, holds |-> Step.wants] ELSE count
+Counted(m, token) ==
+    LET last == IF token # 0 THEN Step.top ELSE Given
+    IN  IF ~Has(server, server'.owner) \/ server.epoch # server'.epoch
+        THEN [op |-> 0, holds |-> IF m.kind \in Attempts /\ Has(server', m.s) THEN Step.wants ELSE Step.holds, last |-> last]
+        ELSE IF m.s = server.owner /\ m.e = server.epoch /\ Step.op > count.op THEN [op |-> Step.op, holds |-> Step.wants, last |-> last]
+        ELSE [count EXCEPT !.last = last]
 
 Awaited(out) == {o \in out: IF o.kind = "push" THEN Step.pushed ELSE Step.heard}
 
+\* What the script compares that takes a session's own lock over: that no other attempt or re-entry has been executed since.
+Lean == Step.lean /\ Step.kind \in Attempts
+Same == Has(server, Step.s) /\ server.epoch = Step.pe /\ count.op = Step.po
 Compared ==
-    IF Step.keep /\ Step.lean /\ Step.kind \in Attempts /\ Step.age > NotAfter /\ Has(server, Step.s) /\ Step.e > server.epoch
-    THEN {Message(Step.kind, Step.s, Step.e, Step.age, Step.token)} ELSE {}
+    IF Lean /\ Step.keep /\ Step.age > NotAfter THEN {Message(Step.kind, Step.s, Step.e, Step.age, Step.token)} ELSE {}
 
 WorldRan ==
-    \E m \in net \cup Compared: /\ Is(m)
+    \E m \in net \cup Compared: /\ Is(m) /\ (Lean => Same /\ Step.pe < Step.e)
         /\ \E r \in {Executed(m)}:
             /\ server' \in Placed(Lasting(r, m), m.s) /\ Shows(server')
-            /\ count' = Counted(m) /\ (Live(server') => count'.holds = Step.holds)
+            /\ count' = Counted(m, r.token)
+            /\ Live(server') => count'.holds = Step.holds
+            /\ Step.top # 0 => Step.first <= Step.top /\ count'.last = Step.top
             /\ net' = Sent(IF Step.again THEN net ELSE net \ {m}, Awaited(r.out), session)
             /\ world' = [world EXCEPT
                     !.rose = @ /\ (r.token = 0 \/ r.token > world.top),
@@ -109,23 +152,26 @@ WorldRan ==
                     !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e]
         /\ lapsed' = Lapsed(m)
 
-WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace>>
+WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace, block>>
 
 \* The server says that it is too late, which a session reckons by replies that took their time: it may be so early.
-WorldLate == Step.kind \in Attempts /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra>>
+WorldLate == Step.kind \in Attempts /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra, count, block>>
 
 (* --------------------------------------------------------------------------------------------------- the trace *)
 
 WorldTaken ==
     CASE Step.what = "execute" -> WorldExecute
-      [] Step.what = "send" -> WorldSend /\ UNCHANGED count
-      [] Step.what = "late" -> WorldLate /\ UNCHANGED count
-      [] Step.what = "hear" -> WorldHear /\ UNCHANGED count
-      [] Step.what = "got" -> Got /\ UNCHANGED count
-      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED count
+      [] Step.what = "send" -> WorldSend
+      [] Step.what = "late" -> WorldLate
+      [] Step.what = "hear" -> WorldHear
+      [] Step.what = "got" -> WorldGot
+      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED <<count, block>>
 
+WorldInit ==
+    /\ TraceInit /\ count = [op |-> 0, holds |-> 0, last |-> 0]
+    /\ block = [s \in Sessions |-> [used |-> 0, last |-> 0]]
 WorldNext ==
     /\ at <= Len(Recorded[trace])
-    /\ (Pass /\ UNCHANGED count) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
-WorldSpec == TraceInit /\ count = [op |-> 0, holds |-> 0] /\ [][WorldNext]_<<vars, at, now, extra, count>>
+    /\ (Pass /\ UNCHANGED <<count, block>>) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
+WorldSpec == WorldInit /\ [][WorldNext]_<<vars, at, now, extra, count, block>>
 =============================================================================
