@@ -228,22 +228,27 @@ func (w *traceWorker) work(own context.Context) {
 			w.hurry(own)
 			continue
 		}
-		ctx, cancel := own, context.CancelFunc(func() {})
-		if w.random.IntN(3) == 0 {
-			ctx, cancel = context.WithTimeout(own, between(w.random, 0, 5*traceBeat))
-		}
-		err := w.lock.Lock(ctx)
-		cancel()
-		if err == nil {
+		if w.locks(own, 5*traceBeat) {
 			w.use(context.WithoutCancel(own), w.dwell())
 		}
 	}
 }
 
-// hurry uses the lock some times, each for a moment: owners of one session then hand it to each other.
+// locks reports whether the worker gets the lock. At times it gives up after so long at most.
+func (w *traceWorker) locks(own context.Context, most time.Duration) bool {
+	if w.random.IntN(3) > 0 {
+		return w.lock.Lock(own) == nil
+	}
+	ctx, cancel := context.WithTimeout(own, between(w.random, 0, most))
+	defer cancel()
+	return w.lock.Lock(ctx) == nil
+}
+
+// hurry uses the lock some times, each for a moment: owners of one session then hand it to each other, or give up while an attempt
+// is under way.
 func (w *traceWorker) hurry(own context.Context) {
 	for range 8 {
-		if w.lock.Lock(own) == nil {
+		if w.locks(own, 6*time.Millisecond) {
 			w.use(context.WithoutCancel(own), between(w.random, 0, time.Millisecond))
 		}
 	}
