@@ -343,6 +343,36 @@ func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 	})
 }
 
+// A writer loses its side while it begins to wait: the signal, and the lock of the conditions that came with it, are not for it.
+// The messages about both are lost.
+func TestAWriterThatLosesItsSideAndIsSignalledGivesTheConditionsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch {
+			case op.Session == "A" && op.Verb == memory.Await:
+				return memory.DelayReply(time.Second)
+			case op.Session == "A" && op.Verb == memory.Push:
+				return memory.Lose
+			}
+			return memory.Pass
+		})
+		ctx, l := owner(t, "waiter"), a.NewRWLock("x")
+		waiter := writeAwaits(t, ctx, a)
+		had, err := c.NewRWLock("x").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		require.True(t, had)
+		writeSignals(t, c)
+		require.ErrorIs(t, l.Verify(ctx), reentrant.ErrLost)
+		require.ErrorIs(t, <-waiter, reentrant.ErrLost)
+		synctest.Wait()
+		begun := time.Now()
+		writeSignals(t, c)
+		assert.Zero(t, time.Since(begun))
+	})
+}
+
 // The waiter has its ticket before it gives up the write side.
 func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,17 +120,16 @@ func (m *Monitor) stopAsking() {
 // asks, or as a ticket. A grant to a ticket means that the ticket was signalled.
 func (m *Monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	asks, t := epoch == m.asking, m.tickets.Find(epoch)
-	over := t == nil || t.over
-	m.mu.Unlock()
 	if asks {
 		select {
-		case m.grant <- struct{}{}:
+		case m.grant <- struct{}{}: // with the mutex, so that ask takes it back for the next epoch
 		default:
 		}
 	}
-	if !over {
-		m.signalled(epoch, true)
+	if t != nil && !t.over {
+		m.signalledLocked(epoch, true)
 	}
 	return asks || t != nil
 }

@@ -58,10 +58,20 @@ func (m *Monitor) TakeTicket(ctx, over context.Context, notifier *core.LossNotif
 			return lockLeft, nil
 		}
 		m.remove(t)
-		if became == lockLeft || unknown { // no signal is to be spent on the ticket
-			m.room.core.Cleaner.Do(func() { m.room.Withdraw(context.Background(), t) })
+		if became == lockLeft || unknown {
+			m.withdraw(t)
 		}
 		return became, err
+	})
+}
+
+// withdraw withdraws the ticket of a writer that does not wait, so that no signal is spent on it. The place or the grant that
+// the server gave the session with a signal goes back.
+func (m *Monitor) withdraw(t *Ticket) {
+	m.room.core.Cleaner.Do(func() {
+		if m.room.Withdraw(context.Background(), t) == backend.Signalled {
+			m.release(t.Epoch, time.Time{})
+		}
 	})
 }
 
@@ -145,11 +155,16 @@ func (m *Monitor) signalOnce(ctx context.Context, req backend.SignalRequest) (re
 
 // signalled handles the signal of a ticket. placed says that the server has queued the session for the lock.
 func (m *Monitor) signalled(epoch uint64, placed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.signalledLocked(epoch, placed)
+}
+
+// signalledLocked is signalled with m.mu held.
+func (m *Monitor) signalledLocked(epoch uint64, placed bool) {
 	if placed {
 		m.release(epoch, time.Time{})
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.tickets.Signalled(epoch, placed)
 }
 
