@@ -186,6 +186,54 @@ func TestAGrantDoesNotRestoreTrustThatHasEnded(t *testing.T) {
 	}
 }
 
+// Trust that has ended goes on with a reply that the server still has the units, as long as no user has been told. After that
+// no reply restores it.
+func TestNoReplyRestoresUnitsWhoseLossWasTold(t *testing.T) {
+	reply := func(r backend.ShareReply) func(*plan.Plan, *plan.Moment, time.Time) {
+		return func(p *plan.Plan, at *plan.Moment, sent time.Time) {
+			if p.Awaits(2) {
+				p.Replied(at, &r, sent, 0)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		claims bool
+		reply  func(p *plan.Plan, at *plan.Moment, sent time.Time)
+	}{
+		"to a renewal": {false, func(p *plan.Plan, at *plan.Moment, sent time.Time) {
+			p.Renewed(at, plan.Renewed{Epoch: 1, Had: 1, Units: 1, Sent: sent})
+		}},
+		"that more must wait":   {true, reply(backend.ShareReply{Status: backend.Shared, Units: 1, Placed: true, May: backend.Unlimited})},
+		"that more are refused": {true, reply(backend.ShareReply{Status: backend.Shared, Units: 1, May: backend.Unlimited})},
+	} {
+		for _, told := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", told=", told), func(t *testing.T) {
+				p, at, queue := newPlan()
+				ask(t, p, at, queue)
+				p.Replied(at, &backend.ShareReply{Status: backend.Shared, Units: 1, First: 2, Last: 2, May: backend.Unlimited}, at.Now, 0)
+				require.Equal(t, 1, queue.InUse())
+				end, _ := p.Until()
+				sent := end.Add(-time.Second)
+				if at.Now = sent; c.claims {
+					ask(t, p, at, queue)
+				}
+				if at.Now = end; told {
+					require.NotNil(t, p.Expire(at).Notify)
+				}
+				c.reply(p, at, sent)
+				until, _ := p.Until()
+				if told {
+					assert.Zero(t, queue.InUse())
+					assert.Zero(t, until)
+				} else {
+					assert.Equal(t, 1, queue.InUse())
+					assert.Greater(t, until, end)
+				}
+			})
+		}
+	}
+}
+
 // A reasonTier notes why the units were lost.
 type reasonTier struct {
 	permitTier

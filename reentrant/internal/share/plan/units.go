@@ -310,7 +310,8 @@ const (
 	longestPace = 10 // up to which its users are said to release their permits often
 )
 
-// extend sets the lease of the units, unless the present one is longer.
+// extend sets the lease of the units, unless the present one is longer. Trust that has ended goes on if no user has been told:
+// the server has had the units all the time.
 func (p *Plan) extend(at *Moment, t lease.Lease) {
 	if p.trust.Until().After(t.Until()) {
 		return
