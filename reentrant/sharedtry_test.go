@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,56 @@ func TestATimedTryBehindAnotherOfItsSessionIsNoOutage(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.ErrorIs(t, <-done, context.Canceled)
 	})
+}
+
+// The time of a try is up, and another call of its session waits behind it. What they both wait for is the server's reply.
+func TestATimedTryBeforeAnotherOfItsSessionIsNotRefusedByASilentServer(t *testing.T) {
+	type kind struct {
+		try  func(ctx context.Context, s *reentrant.Session, wait time.Duration) (bool, error)
+		wait func(ctx context.Context, s *reentrant.Session) error
+	}
+	for name, k := range map[string]kind{
+		"write": {
+			func(ctx context.Context, s *reentrant.Session, wait time.Duration) (bool, error) {
+				return s.NewRWLock("x").TryLockFor(ctx, wait)
+			},
+			func(ctx context.Context, s *reentrant.Session) error { return s.NewRWLock("x").Lock(ctx) },
+		},
+		"read": {
+			func(ctx context.Context, s *reentrant.Session, wait time.Duration) (bool, error) {
+				return s.NewRWLock("x").TryRLockFor(ctx, wait)
+			},
+			func(ctx context.Context, s *reentrant.Session) error { return s.NewRWLock("x").RLock(ctx) },
+		},
+		"permit": {
+			func(ctx context.Context, s *reentrant.Session, wait time.Duration) (bool, error) {
+				return s.NewSemaphore("x", 2).TryAcquireFor(ctx, 1, wait)
+			},
+			func(ctx context.Context, s *reentrant.Session) error { return s.NewSemaphore("x", 2).Acquire(ctx, 1) },
+		},
+	} {
+		for _, wait := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, " for ", wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := memory.New()
+					s := newSession(t, b)
+					slowly(b, time.Hour)
+					behind, leave := context.WithCancel(owner(t, "behind"))
+					done := make(chan error)
+					time.AfterFunc(wait/2, func() { done <- k.wait(behind, s) })
+					begun := time.Now()
+					ok, err := k.try(owner(t, "first"), s, wait)
+					require.ErrorIs(t, err, reentrant.ErrUnavailable)
+					assert.True(t, reentrant.OutcomeUnknown(err))
+					assert.False(t, ok)
+					assert.Equal(t, 250*time.Millisecond, time.Since(begun), "an eighth of a command's time")
+					leave()
+					require.ErrorIs(t, <-done, context.Canceled)
+					b.SetFault(nil)
+				})
+			})
+		}
+	}
 }
 
 func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {

@@ -184,6 +184,14 @@ func (n *Name) Unheard(since time.Time) error {
 	return n.unheardLocked(since, n.denied)
 }
 
+// Asking reports whether the session asks for units, and the server has said nothing to that since the given time.
+func (n *Name) Asking(since time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	asks, _ := n.plan.Claimed()
+	return asks && n.unheardLocked(since, n.denied) != nil
+}
+
 // Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does. The server that
 // has replied anything since is not silent.
 func (n *Name) Interrupted(since time.Time) error {

@@ -111,6 +111,9 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 			timer := time.NewTimer(left)
 			defer timer.Stop()
 			o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
+			if o == sharedqueue.Busy && n.Asking(since) { // others of this session wait for the same reply
+				o, life = enter(ctx, h, n, q, call, claim, mode, asked, timer.C)
+			}
 		}
 	}
 	ok, err = h.outcome(ctx, n, o, since)
