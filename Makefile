@@ -44,7 +44,7 @@ bench: ## the benchmarks (BENCH=. BENCHTIME=1s)
 
 BUDGET = -rounds 5 -duration 700ms -only relock,cohort,rueidislock-1,redsync,redislock-exponential
 
-bench-budget: ## docs/performance.md on one CPU and on two, then README's numbers: 15 minutes of a quiet machine
+bench-budget: ## docs/performance.md on one CPU and on two, then README's numbers: 16 minutes of a quiet machine
 	go build -o bench/report/bench ./bench
 	taskset -c 0 bench/report/bench $(BUDGET) -workloads uncontended,fresh,fresh-2x20,own,many,1x100,5x20,5x20-1ms,5x20-zipf -out bench/report/one-cpu
 	bench/report/bench $(BUDGET) -workloads fresh-2x20,own -io-threads 4 -out bench/report/io-threads
