@@ -477,6 +477,8 @@ func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest)
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
 		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First, reply.Last)
+	} else if !backend.OutcomeUnknown(err) && !backend.Refused(err) { // it came too late, or was not sent
+		r.conn.recorder.hears(m, "late", 0, 0)
 	}
 	return reply, err
 }

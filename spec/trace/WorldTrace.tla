@@ -89,6 +89,11 @@ WorldHear ==
                                 [Known(m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {Copy(m.age)}]]
     /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, count, block>>
 
+\* A copy that was too late is not under way any more.
+WorldRefused ==
+    /\ session' = [session EXCEPT ![Step.s].open = @ \ {Copy(Step.age)}]
+    /\ UNCHANGED <<server, replica, net, world, extra, count, block>>
+
 \* Owners of a session have its hold in turn, each with a token of its own, as long as it is trusted.
 Granted(g) ==
     /\ g.m.s = Step.s /\ g.m.e = Me.epoch /\ g.m.x <= Step.token /\ Step.token <= g.last
@@ -163,7 +168,7 @@ WorldTaken ==
     CASE Step.what = "execute" -> WorldExecute
       [] Step.what = "send" -> WorldSend
       [] Step.what = "late" -> WorldLate
-      [] Step.what = "hear" -> WorldHear
+      [] Step.what = "hear" -> IF Step.kind = "late" THEN WorldRefused ELSE WorldHear
       [] Step.what = "got" -> WorldGot
       [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED <<count, block>>
 
