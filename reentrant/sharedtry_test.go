@@ -163,6 +163,87 @@ func TestATimedTryBeforeAnotherOfItsSessionIsNotRefusedByASilentServer(t *testin
 	}
 }
 
+// The server replies that another session has the lock. Others wait for that longer, and the try does not.
+func TestATimedTryBeforeAnotherOfItsSessionEndsWithTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		holder, s := newSession(t, b), newSession(t, b)
+		require.NoError(t, holder.NewRWLock("x").Lock(t.Context()))
+		slowly(b, 20*time.Millisecond)
+		behind, leave := context.WithCancel(owner(t, "behind"))
+		done := make(chan error)
+		time.AfterFunc(500*time.Microsecond, func() { done <- s.NewRWLock("x").Lock(behind) })
+		begun := time.Now()
+		ok, err := s.NewRWLock("x").TryLockFor(owner(t, "first"), time.Millisecond)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		assert.Equal(t, 20*time.Millisecond, time.Since(begun))
+		leave()
+		require.ErrorIs(t, <-done, context.Canceled)
+		b.SetFault(nil)
+	})
+}
+
+// Another goroutine of the owner asks to read. It does not read yet.
+func TestATimedTryOfASharedOwnerIsNoUpgradeForSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		slowly(b, time.Hour)
+		shared := reentrant.WithOwner(t.Context(), "shared")
+		behind, leave := context.WithCancel(shared)
+		done := make(chan error)
+		time.AfterFunc(50*time.Millisecond, func() { done <- s.NewRWLock("x").RLock(behind) })
+		ok, err := s.NewRWLock("x").TryLockFor(shared, 100*time.Millisecond)
+		require.ErrorIs(t, err, reentrant.ErrUnavailable)
+		assert.True(t, reentrant.OutcomeUnknown(err))
+		assert.False(t, ok)
+		leave()
+		require.ErrorIs(t, <-done, context.Canceled)
+		b.SetFault(nil)
+	})
+}
+
+// The reply says that the lock is free. A reader comes in with those that waited for it, and not a writer.
+func TestATimedTryBeforeAnotherOfItsSessionGetsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		l := s.NewRWLock("x")
+		slowly(b, 20*time.Millisecond)
+		behind := owner(t, "behind")
+		done := make(chan error)
+		time.AfterFunc(500*time.Microsecond, func() { done <- l.RLock(behind) })
+		first, begun := owner(t, "first"), time.Now()
+		ok, err := l.TryRLockFor(first, time.Millisecond)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, 20*time.Millisecond, time.Since(begun))
+		require.NoError(t, <-done)
+		b.SetFault(nil)
+		require.NoError(t, l.RUnlock(first))
+		require.NoError(t, l.RUnlock(behind))
+	})
+}
+
+// The copy for which they wait together fails.
+func TestATimedTryBeforeAnotherOfItsSessionIsToldOfTheFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		b.SetFault(func(memory.Op) memory.Verdict {
+			return memory.Verdict{Delay: 20 * time.Millisecond, Refused: "OOM"}
+		})
+		done := make(chan error)
+		time.AfterFunc(500*time.Microsecond, func() { done <- s.NewRWLock("x").Lock(owner(t, "behind")) })
+		ok, err := s.NewRWLock("x").TryLockFor(owner(t, "first"), time.Millisecond)
+		require.True(t, reentrant.Refused(err), err)
+		assert.False(t, ok)
+		require.True(t, reentrant.Refused(<-done))
+		b.SetFault(nil)
+	})
+}
+
 func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -47,11 +47,11 @@ type Name struct {
 	calls   []lastCall
 }
 
-// A lastCall is a wait whose time was up at a moment. Its channel is closed when the server has replied to a copy that was
-// sent then or later.
+// A lastCall is a wait whose time was up. Its channel gets the error of the first copy that was sent at a moment or later and
+// is no longer under way, nil if the server has replied to it.
 type lastCall struct {
 	at    time.Time
-	heard chan struct{}
+	heard chan error // 1-buffered
 }
 
 // A Ref is what a handle keeps of a name. It is empty once the room has forgotten the name, so that the handles of names
@@ -184,14 +184,6 @@ func (n *Name) Unheard(since time.Time) error {
 	return n.unheardLocked(since, n.denied)
 }
 
-// Asking reports whether the session asks for units, and the server has said nothing to that since the given time.
-func (n *Name) Asking(since time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	asks, _ := n.plan.Claimed()
-	return asks && n.unheardLocked(since, n.denied) != nil
-}
-
 // Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does. The server that
 // has replied anything since is not silent.
 func (n *Name) Interrupted(since time.Time) error {
@@ -227,28 +219,45 @@ func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	return n.err == nil && n.denied.Before(since), unanswered
 }
 
-// LastCall asks the server once more for a wait that began at since, and whose time is up. It returns a channel that is closed
-// when the server has replied, or the command has failed; nil, and nothing is sent, if the session does not wait for units, or
-// has no word from the server since then.
-func (n *Name) LastCall(since time.Time) (heard <-chan struct{}) {
+// LastCall asks the server once more for a wait that began at since, and whose time is up. It returns a channel that gets
+// nil when the server has replied, or the error of the command; nil, and nothing is sent, if the session does not wait for
+// units, or has no word from the server since then.
+func (n *Name) LastCall(since time.Time) (heard <-chan error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if asks, _ := n.plan.Claimed(); !asks || n.denied.Before(since) {
 		return nil
 	}
-	c := lastCall{time.Now(), make(chan struct{})}
-	n.calls = append(n.calls, c)
+	heard = n.callLocked(time.Now())
 	n.carry(n.plan.Repeat())
+	return heard
+}
+
+// NextWord returns a channel as LastCall does, and sends nothing, if the session asks for units, and the server has said nothing
+// to that since the given time; otherwise nil.
+func (n *Name) NextWord(since time.Time) (heard <-chan error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if asks, _ := n.plan.Claimed(); !asks || n.unheardLocked(since, n.denied) == nil {
+		return nil
+	}
+	return n.callLocked(n.asked) // the copy under way or, if there is none, any
+}
+
+// callLocked returns the channel of a lastCall. n.mu is held.
+func (n *Name) callLocked(at time.Time) <-chan error {
+	c := lastCall{at, make(chan error, 1)}
+	n.calls = append(n.calls, c)
 	return c.heard
 }
 
 // heardLocked tells those who wait for it that the server has replied to a copy that was sent at sent, or that it failed. n.mu
 // is held.
-func (n *Name) heardLocked(sent time.Time) {
+func (n *Name) heardLocked(sent time.Time, err error) {
 	n.calls = slices.DeleteFunc(n.calls, func(c lastCall) bool {
 		heard := !sent.Before(c.at)
 		if heard {
-			close(c.heard)
+			c.heard <- err
 		}
 		return heard
 	})

@@ -531,12 +531,12 @@ func TestALastCallIsAnsweredByNoCopyThatWasSentBefore(t *testing.T) {
 		early.place(0)
 		last := s.command(1)
 		select {
-		case <-heard:
-			assert.Fail(t, "a copy that was sent before is taken for the answer")
+		case err := <-heard:
+			assert.Fail(t, "a copy that was sent before is taken for the answer", err)
 		default:
 		}
 		last.place(0)
-		next(s, heard)
+		require.NoError(t, next(s, heard))
 		waiter.leave()
 	})
 }

@@ -50,7 +50,7 @@ func (n *Name) exchange() {
 			notify = n.carry(n.plan.Replied(&at, &reply, sent.Now, sent.Ahead))
 			n.noteLocked()
 		}
-		n.heardLocked(sent.Now)
+		n.heardLocked(sent.Now, err)
 	}
 	n.mu.Unlock()
 	call(notify)

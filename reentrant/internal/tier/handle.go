@@ -110,14 +110,36 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 		if left := h.Session.Config.CommandTimeout/8 - unanswered; silent && left > 0 {
 			timer := time.NewTimer(left)
 			defer timer.Stop()
-			o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timer.C)
-			if o == sharedqueue.Busy && n.Asking(since) { // others of this session wait for the same reply
-				o, life = enter(ctx, h, n, q, call, claim, mode, asked, timer.C)
-			}
+			o, life = enterOnce(ctx, h, n, q, call, claim, mode, asked, since, timer.C)
 		}
 	}
 	ok, err = h.outcome(ctx, n, o, since)
 	return life, ok, err
+}
+
+// enterOnce makes one more attempt. If others of this session wait for the server's reply, it waits for the same one, and
+// then makes the attempt again. It does not line up behind them: it would wait for longer than that, as they do.
+func enterOnce[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, since time.Time, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64) {
+	for {
+		o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timeout)
+		if o != sharedqueue.Busy {
+			return o, life
+		}
+		heard := n.NextWord(since)
+		if heard == nil {
+			return o, life
+		}
+		select {
+		case err := <-heard:
+			if err != nil {
+				return sharedqueue.Unanswered, 0
+			}
+		case <-timeout:
+			return sharedqueue.TimedOut, 0
+		case <-ctx.Done():
+			return sharedqueue.Cancelled, 0
+		}
+	}
 }
 
 // enter enters the local queue, and waits in it if it must.

@@ -33,7 +33,7 @@ func (l *waitLimit) end(n *share.Name, begun time.Time, most time.Duration) {
 		asked, timer := time.Now(), time.NewTimer(most)
 		defer timer.Stop()
 		select {
-		case <-heard:
+		case <-heard: //nolint:errcheck // the name keeps it
 		case <-l.left:
 		case <-timer.C:
 			l.unheard = asked
