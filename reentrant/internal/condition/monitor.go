@@ -26,7 +26,7 @@ type Monitor struct {
 	grant      chan struct{}      // 1-buffered: the lock was granted to the epoch that asks
 	refs       int                // Room.mu
 
-	mu      sync.Mutex // taken before the locks of shared names
+	mu      sync.Mutex // taken before the locks of shared names and the workers' own
 	asking  uint64     // the epoch that asks for the lock, 0 if none does
 	tickets Tickets
 }
