@@ -51,6 +51,7 @@ type Server struct {
 	clock   *Clock            // the clock; nil for the machine's
 	bus     bool              // it is a node of a Cluster
 	ports   map[string]string // of the options with FreePort
+	kept    []*port           // what keeps all of its ports from others
 	process *exec.Cmd
 	exited  chan struct{}
 	log     *output
@@ -121,6 +122,7 @@ func begin(tb testing.TB, s *Server) *Server {
 		}
 		tb.Skipf("no %s", binary())
 	}
+	tb.Cleanup(s.giveBack)
 	if err := s.start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func begin(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// startTries is how often Start chooses ports: another process may take a free one before Redis does.
+// startTries is how often Start chooses ports: where none can be kept, another process may take one before Redis does.
 const startTries = 5
 
 func (s *Server) start() error {
@@ -145,56 +147,58 @@ func (s *Server) start() error {
 }
 
 // choose chooses the server's address, and the ports of its options.
-func (s *Server) choose() (err error) {
-	if s.addr, err = s.freeAddr(); err != nil {
+func (s *Server) choose() error {
+	s.giveBack()
+	own, err := s.keepOwn()
+	if err != nil {
 		return err
 	}
+	s.addr = own.addr()
 	s.ports = make(map[string]string)
 	for i, option := range s.options {
 		if option != FreePort {
 			continue
 		}
-		addr, err := freeAddr()
+		p, err := s.keep(0)
 		if err != nil {
 			return err
 		}
-		_, s.ports[s.options[i-1]], _ = net.SplitHostPort(addr)
+		s.ports[s.options[i-1]] = strconv.Itoa(p.number)
 	}
 	return nil
-}
-
-// freeAddr returns a free address. For a node of a Cluster the port of its bus is free too.
-func (s *Server) freeAddr() (string, error) {
-	for {
-		addr, err := freeAddr()
-		if err != nil || !s.bus || busIsFree(addr) {
-			return addr, err
-		}
-	}
-}
-
-// busIsFree reports whether the bus of a node with this address finds its port free. The highest ports have none.
-func busIsFree(addr string) bool {
-	host, port, _ := net.SplitHostPort(addr)
-	n, _ := strconv.Atoi(port)
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(n+busOffset)))
-	if err != nil {
-		return false
-	}
-	_ = l.Close()
-	return true
 }
 
 // busOffset is how far the port of a node's bus is above its own. Redis 6.2 has no option for another one.
 const busOffset = 10000
 
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// keepOwn reserves the server's own port. The bus of a node of a Cluster finds its port free, too: the highest have none.
+func (s *Server) keepOwn() (*port, error) {
+	for {
+		own, err := s.keep(0)
+		if err != nil || !s.bus {
+			return own, err
+		}
+		if _, err := s.keep(own.number + busOffset); err == nil {
+			return own, nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+}
+
+// keep reserves a port until giveBack; 0 is any that is free.
+func (s *Server) keep(number int) (*port, error) {
+	p, err := reserve(number)
+	if err == nil {
+		s.kept = append(s.kept, p)
+	}
+	return p, err
+}
+
+// giveBack gives up the ports that the server has, and those that it has tried.
+func (s *Server) giveBack() {
+	for _, p := range s.kept {
+		p.close()
+	}
+	s.kept = nil
 }
 
 // launch starts the process on the server's address and waits until it is ready.
