@@ -12,6 +12,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"github.com/relock-go/relock/internal/redisserver"
 )
 
 // A link is a connection to a server over a proxy that can break it.
@@ -25,11 +27,11 @@ type link struct {
 func newLink(t *testing.T, upstream string) *link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := toxiproxy.NewProxy(server, strings.ReplaceAll(t.Name(), "/", "-"), "127.0.0.1:0", upstream)
-	l := &link{t: t, proxy: p, up: newFlow(t, p, "upstream"), down: newFlow(t, p, "downstream")}
+	addr := redisserver.KeepAddr(t) // while it is redirected, too
+	p := toxiproxy.NewProxy(server, strings.ReplaceAll(t.Name(), "/", "-"), addr, upstream)
+	l := &link{t: t, proxy: p, addr: addr, up: newFlow(t, p, "upstream"), down: newFlow(t, p, "downstream")}
 	require.NoError(t, p.Start())
 	t.Cleanup(p.Stop)
-	l.addr = p.Listen
 	return l
 }
 
@@ -55,7 +57,7 @@ func (l *link) mend() {
 func (l *link) redirect(upstream string) {
 	l.proxy.Stop()
 	l.proxy.Upstream = upstream
-	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "the proxy's port is free") // a connection may have taken the port meanwhile
+	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "the proxy's port is free") // elsewhere than on Linux another process may have taken it
 }
 
 // A flow is one direction of a link: a toxic that every connection has from its beginning, and that changes from one

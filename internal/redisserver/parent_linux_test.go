@@ -2,6 +2,7 @@ package redisserver_test
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -28,17 +29,21 @@ func TestNoServerOutlivesItsProcess(t *testing.T) {
 	line, err := bufio.NewReader(output).ReadString('\n')
 	require.NoError(t, err)
 	addr := strings.TrimSpace(line)
-	_, err = ask(t, addr, "PING", enough)
+	conn, err := net.Dial("tcp", addr) // before another process can have the port
 	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("PING\r\n"))
+	require.NoError(t, err)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(enough)))
+	reply := bufio.NewReader(conn)
+	line, err = reply.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "+PONG\r\n", line)
 	require.NoError(t, child.Process.Kill())
 	_ = child.Wait() // the process was killed
-	assert.Eventually(t, func() bool {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
-	}, enough, 5*time.Millisecond, "no process listens any more")
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(enough)))
+	_, err = reply.ReadByte()
+	assert.ErrorIs(t, err, io.EOF, "the server has ended")
 }
 
 func TestServerOfAProcessThatIsKilled(t *testing.T) {

@@ -1,6 +1,7 @@
 package redisserver
 
 import (
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,4 +25,25 @@ func TestAStoppedServerKeepsItsPort(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, number, again.number)
 	again.close()
+}
+
+// Connections are refused there until a server of the test listens, once more after it was stopped.
+func TestAKeptAddrIsTheTestsAlone(t *testing.T) {
+	t.Parallel()
+	addr := KeepAddr(t)
+	for range 2 {
+		_, err := net.Dial("tcp", addr)
+		require.Error(t, err)
+		server, err := net.Listen("tcp", addr)
+		require.NoError(t, err)
+		require.NoError(t, server.Close())
+		_, err = reserve(portOf(t, addr))
+		require.Error(t, err)
+	}
+}
+
+func portOf(t *testing.T, addr string) int {
+	resolved, err := net.ResolveTCPAddr("tcp", addr)
+	require.NoError(t, err)
+	return resolved.Port
 }
