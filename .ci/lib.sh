@@ -95,16 +95,27 @@ start_redis() {
 	redis_url=$launched
 }
 
-# launch_redis PROGRAM NAME starts a server program of the Redis family and sets launched to its URL.
+# launch_redis PROGRAM NAME starts a server program of the Redis family and sets launched to its URL. Another stage may
+# choose the same port at the same moment: then the program ends, and is started on another one.
 launch_redis() {
-	local program=$1 port data
-	port=$(free_port)
+	local program=$1 port data tries
 	data=$(folder root "$2")
-	"$program" --bind 127.0.0.1 --port "$port" --dir "$data" --save '' --appendonly no </dev/null >"$data/log" 2>&1 &
-	servers+=($!)
-	await "$program" "$data/log" redis-cli -h 127.0.0.1 -p "$port" ping
-	launched=redis://127.0.0.1:$port
+	for tries in 1 2 3; do
+		port=$(free_port)
+		"$program" --bind 127.0.0.1 --port "$port" --dir "$data" --save '' --appendonly no </dev/null >"$data/log" 2>&1 &
+		servers+=($!)
+		if await "$program, try $tries," "$data/log" redis_is "$port" $!; then
+			launched=redis://127.0.0.1:$port
+			return
+		fi
+		kill $! 2>/dev/null || true
+		unset 'servers[-1]'
+	done
+	return 1
 }
+
+# redis_is PORT PID reports whether the server that listens on a port is a process of this stage.
+redis_is() { [[ $(redis-cli -h 127.0.0.1 -p "$1" info server) == *"process_id:$2"[!0-9]* ]]; }
 
 # start_mariadb starts a MariaDB and sets mariadb_url, and mariadb_dsn as its driver wants it.
 start_mariadb() {
@@ -137,7 +148,7 @@ start_postgres() {
 	as postgres "$data" "$bin/postgres" -D "$data/files" -k "$data" -p "$port" -c listen_addresses=127.0.0.1 \
 		-c fsync=off &
 	servers+=($!)
-	await postgres "$data/log" "$bin/pg_isready" -h 127.0.0.1 -p "$port"
+	await postgres "$data/log" "$bin/pg_isready" -h "$data" -p "$port"
 	# shellcheck disable=SC2034 # stages use it
 	postgres_url=postgres://keygen@127.0.0.1:$port/postgres
 }
