@@ -21,7 +21,7 @@ import (
 func TestAnErrorNamesTheCallAndNotTheCommand(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	session, err := reentrant.NewSession(server.Backend())
+	session, err := reentrant.NewSession(server.Backend(), calm...) // a renewal would learn that the hold is gone
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = session.Close(t.Context()) })
 	l := session.NewLock("x")
