@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +25,9 @@ func heldToken(r *run) uint64 {
 	return token
 }
 
+// outages matches what relock prints when Redis does not reply for a while, as on a machine that stands still.
+var outages = regexp.MustCompile(`(?m)^relock: Redis (does not answer; .*|answers again)\n`)
+
 func TestAHoldEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
@@ -40,7 +44,7 @@ func TestAHoldEndsWithItsInput(t *testing.T) {
 	require.NoError(t, input.Close())
 	r.exits(0)
 	assert.False(t, state(t, s, "lock").Locked, "the lock was not released")
-	assert.Empty(t, r.stderr.String())
+	assert.Empty(t, outages.ReplaceAllString(r.stderr.String(), ""))
 }
 
 // A background job has /dev/null as its input. It keeps its lock all the same.

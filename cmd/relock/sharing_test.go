@@ -195,14 +195,26 @@ func TestASharedHoldThatIsLostEndsTheCommand(t *testing.T) {
 	}
 }
 
+// Relock looks at the hold long before a renewal is due, and so learns of the loss first. If this machine stood still, the
+// session may have renewed at once, and learnt of it before: then the test tries again.
 func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
+	said := forcedFromAll(t, url)
+	for tries := 0; strings.Contains(said, leaseEnded) && tries < 4; tries++ {
+		said = forcedFromAll(t, url)
+	}
+	assert.Equal(t, 4, strings.Count(said, takenAway), said)
+}
+
+// forcedFromAll takes two shared names from two holders each, and returns what those print.
+func forcedFromAll(t *testing.T, url string) (said string) {
+	t.Helper()
 	kinds := map[string][]string{"prices": {"-s", "prices"}, "jobs": {"--permits=2", "jobs"}}
 	runs := make(map[string][]*run)
 	for name, args := range kinds {
 		for range 2 {
-			r, _ := inside(t, url, args...) // with a long lease: relock checks the hold long before a renewal is due
+			r, _ := inside(t, url, args...) // with a long lease
 			r.says("ready")
 			runs[name] = append(runs[name], r)
 		}
@@ -216,10 +228,12 @@ func TestAForcedUnlockTakesASharedNameFromAllItsHolders(t *testing.T) {
 	for name := range kinds {
 		for _, r := range runs[name] {
 			r.exits(exitLost)
-			assert.Contains(t, r.stderr.String(), "lock "+name+" was lost ("+takenAway)
+			assert.Contains(t, r.stderr.String(), "lock "+name+" was lost (")
+			said += r.stderr.String()
 		}
 		answered(t, url, "unlock", "--force", name).exits(exitFree)
 	}
+	return said
 }
 
 var sharedKinds = map[string][]string{"reader": {"-s", "prices"}, "writer": {"-x", "prices"}, "permit": {"--permits=1", "prices"}}
