@@ -179,6 +179,7 @@ var jobs = []func(*hand, context.Context){
 // What hands do most in a world of which traces are written: they use the locks that are traced.
 var tracedJobs = []func(*hand, context.Context){
 	(*hand).useTraced, (*hand).useTraced, (*hand).useBriefly, (*hand).useBriefly, (*hand).giveWay, (*hand).useBoth, (*hand).useEither,
+	(*hand).travel, (*hand).travel, (*hand).travel,
 }
 
 func (h *hand) work(ctx context.Context) {

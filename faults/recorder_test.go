@@ -24,7 +24,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// simTraced are the names of a simulation of which traces are written: locks on the usual terms, without conditions.
+// simTraced are the locks of a simulation of which traces are written, beside the ferry: on the usual terms, without conditions.
 var simTraced = []string{simNorth, simSouth, simRight}
 
 // A recorder writes traces of a simulation, one for each lock, which spec/trace/WorldTrace.tla explains: what sessions send and
@@ -73,7 +73,9 @@ type line struct {
 	kind   string // of the message: as in spec/Relock.tla
 	epoch  uint64
 	age    int64         // of the message, ms
-	until  int64         // attempt: its notAfter; release: for how long a copy of an attempt may be under way
+	until  int64         // attempt, resume: its notAfter; release: for how long a copy of an attempt may be under way
+	doubt  int64         // resume: the same
+	whose  string        // attempt, resume: the owner
 	token  backend.Token // release: the last one that an owner has used
 	last   backend.Token // of the block that was heard of
 	keep   bool          // the lease stays as it is
@@ -89,6 +91,7 @@ type line struct {
 // A state is what the server has of a lock.
 type state struct {
 	owner  string // a session's short name
+	user   string // its owner
 	epoch  uint64
 	left   int64 // of the lease, ms
 	holds  int
@@ -106,7 +109,7 @@ type place struct {
 
 func newRecorder(server *redistest.Server) *recorder {
 	rec := &recorder{server: server, turn: make(chan struct{}, 1), start: time.Now(), sessions: make(map[string]string), traces: make(map[string]*lockTrace)}
-	for _, name := range simTraced {
+	for _, name := range append(slices.Clip(simTraced), simFerry) {
 		rec.traces[name] = &lockTrace{holders: make(map[string]*holder)}
 	}
 	return rec
@@ -301,8 +304,8 @@ func (rec *recorder) read(name string) (st state) {
 	_, _ = fmt.Sscan(record, &first, &last, &session, &epoch, &op)
 	st.first, st.token = backend.Token(number(first)), backend.Token(number(last))
 	for field, holds := range holds {
-		id, _, _ := strings.Cut(field, ":")
-		st.owner, st.left, st.holds = rec.sessions[id], left, int(number(holds))
+		id, user, _ := strings.Cut(field, ":")
+		st.owner, st.user, st.left, st.holds = rec.sessions[id], user, left, int(number(holds))
 		if id == session {
 			st.epoch, st.op = number(epoch), number(op)
 		}
@@ -366,11 +369,11 @@ func (tr *lockTrace) text() string {
 		for _, place := range l.state.places {
 			places = append(places, fmt.Sprintf("[s |-> %q, e |-> %d]", place.s, place.epoch))
 		}
-		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, last |-> %d, "+
-			"keep |-> %s, lean |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, pe |-> %d, po |-> %d, owner |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
+		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, doubt |-> %d, whose |-> %q, token |-> %d, last |-> %d, "+
+			"keep |-> %s, lean |-> %s, again |-> %s, heard |-> %s, pushed |-> %s, op |-> %d, wants |-> %d, pe |-> %d, po |-> %d, owner |-> %q, user |-> %q, oe |-> %d, left |-> %d, holds |-> %d, "+
 			"first |-> %d, top |-> %d, places |-> <<%s>>]",
-			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, rank(l.token), rank(l.last), truth(l.keep), truth(l.lean), truth(again), truth(heard[l.number]), truth(told),
-			l.op, l.holds, l.prior.Epoch, l.prior.Op, l.state.owner, l.state.epoch, l.state.left, l.state.holds, rank(l.state.first), rank(l.state.token), strings.Join(places, ", "))
+			l.at, l.what, l.s, l.kind, l.epoch, l.age, l.until, l.doubt, l.whose, rank(l.token), rank(l.last), truth(l.keep), truth(l.lean), truth(again), truth(heard[l.number]), truth(told),
+			l.op, l.holds, l.prior.Epoch, l.prior.Op, l.state.owner, l.state.user, l.state.epoch, l.state.left, l.state.holds, rank(l.state.first), rank(l.state.token), strings.Join(places, ", "))
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }
@@ -473,7 +476,7 @@ func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest)
 	if !ok {
 		r.conn.recorder.blame(fmt.Errorf("an attempt of no kind: %+v", req))
 	}
-	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, token: req.Seen, keep: req.KeepTTL, holds: req.Holds, prior: req.Prior, until: time.Until(req.NotAfter).Milliseconds()}})
+	ctx, m := r.sends(ctx, message{line: line{kind: kind, epoch: req.Epoch, whose: req.Owner, token: req.Seen, keep: req.KeepTTL, holds: req.Holds, prior: req.Prior, until: time.Until(req.NotAfter).Milliseconds()}})
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
 		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First, reply.Last)
@@ -505,6 +508,21 @@ func (r recordedRemote) Release(ctx context.Context, req backend.ReleaseRequest)
 		r.conn.recorder.hears(m, "freed", 0, 0)
 	}
 	return result, err
+}
+
+func (r recordedRemote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
+	l := line{kind: "resume", epoch: req.Epoch, whose: req.Owner, token: req.Seen, until: time.Until(req.NotAfter).Milliseconds()}
+	if !req.Until.IsZero() {
+		l.doubt = max(0, time.Until(req.Until).Milliseconds())
+	}
+	ctx, m := r.sends(ctx, message{line: l})
+	reply, err := r.Resumer.Resume(ctx, req)
+	if err == nil {
+		r.conn.recorder.hears(m, [...]string{"", "resumed", "gone", "stale"}[reply.Status], reply.Token, reply.Token)
+	} else if !backend.OutcomeUnknown(err) && !backend.Refused(err) {
+		r.conn.recorder.hears(m, "late", 0, 0)
+	}
+	return reply, err
 }
 
 // Reenter is a renewal that may leave the lease as it is.

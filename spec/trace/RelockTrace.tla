@@ -43,7 +43,7 @@ AfterOpen(open, n) == {<<c[1], c[2] + n>>: c \in {c \in open: c[2] + n <= NotAft
 AfterSession(me, n) ==
     [me EXCEPT !.trust = Minus(@, n), !.open = AfterOpen(@, n), !.phase = IF @ = "holding" /\ me.trust <= n THEN "lost" ELSE @]
 AfterMessage(m, n) ==
-    [m EXCEPT !.age = @ + n, !.x = IF m.kind = "release" THEN Minus(@, n) ELSE @]
+    [m EXCEPT !.age = @ + n, !.x = IF m.kind \in {"release", "resume"} THEN Minus(@, n) ELSE @]
 
 \* Time passes, for no longer than those that have the lock trust its lease.
 Pass ==

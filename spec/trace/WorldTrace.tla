@@ -7,10 +7,13 @@
    a lock long after its session got it, as the owner of several locks does: meanwhile its grant is renewed. A session's token in
    Relock.tla is the first of its block. Its owners, and a session that lingers, leave its hold to the next without a command. An
    attempt that takes its session's own lock over and leaves the lease as it was may come after its notAfter, if the script compares
-   the record. How often a lock is held that was granted by a push, and how many tokens a block has, is not looked at. *)
+   the record. How often a lock is held that was granted by a push, and how many tokens a block has, is not looked at.
+
+   An owner's hold that another session resumes has left the first before, as its trace has it, and is that of an attempt of the other. *)
 EXTENDS RelockTrace
 
 VARIABLES
+    who,   \* the owner for which the server's holder has the lock
     count, \* how often the server's holder has the lock, which re-entry of its epoch was the last, and the last token that was given
     block  \* the last token that a session has used, and the last of those that it has
 
@@ -20,6 +23,9 @@ Min(x, y) == IF x < y THEN x ELSE y
 Given ==
     IF Step.kind = "release" /\ Has(server, Step.s) /\ server.epoch = Step.e /\ server.token <= Step.token
     THEN Min(count.last, Step.token) ELSE count.last
+
+\* Beside what Relock.tla has, a session sends Resumes.
+WorldRequests == Attempts \cup {"renew", "release", "resume"}
 
 \* A token is right that is the record's, and high enough: the first of a block.
 WorldNewToken(srv, seen) == IF Step.first > Max({Given, seen}) THEN Step.first ELSE 0
@@ -33,13 +39,17 @@ Under(m) == IF Step.again THEN net \cup {m} ELSE net
 Copy(age) == <<Step.e, age + NotAfter - Step.until>>
 Unused == {g \in grants: g.m.s = Step.s /\ g.m.e = Me.epoch}
 
+\* A Resume that had no reply is repeated with another epoch. What may be under way is refused by then.
+Doubted == Step.kind = "resume" => Step.doubt + 2 >= Open(Step.s) /\ \A c \in Me.open: c[1] < Step.e
+Asked == IF Step.kind = "resume" THEN Step.doubt ELSE Step.token
+
 WorldAttempted ==
-    /\ Step.kind \in Attempts /\ ~inside[Step.s]
+    /\ Step.kind \in Attempts \cup {"resume"} /\ ~inside[Step.s] /\ Doubted
     /\ Step.e > Me.epoch \/ (Step.e = Me.epoch /\ Me.phase = "asking")
     /\ Step.until <= NotAfter /\ Step.token >= Max({Me.token, block[Step.s].used})
     /\ session' = [session EXCEPT ![Step.s] =
             [@ EXCEPT !.phase = "asking", !.epoch = Step.e, !.trust = 0, !.open = @ \cup {Copy(0)}]]
-    /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.token)), {}, session')
+    /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Asked)), {}, session')
     /\ grants' = {g \in grants: g.m.s # Step.s \/ g.m.e = Step.e}
     /\ kept' = [kept EXCEPT ![Step.s] = Max({@} \cup {TraceTrust(g.m): g \in {g \in Unused: ~g.keep}})]
 
@@ -58,10 +68,13 @@ WorldRenewed ==
     /\ UNCHANGED <<session, grants, kept>>
 
 WorldSend ==
-    (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, count, block>>
+    (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, who, count, block>>
 
 \* The way of a push is not known to the trace, so any age of it will do.
 Arrived == {m \in net: m.kind = Step.kind /\ m.s = Step.s /\ m.e = Step.e /\ m.x = Step.token /\ (m.kind = "push" \/ m.age = Step.age)}
+
+\* The reply to a Resume is worth as much as a grant.
+AsGrant(m) == IF m.kind = "resumed" THEN [m EXCEPT !.kind = "granted"] ELSE m
 
 \* A grant that no owner uses yet is renewed, or gone.
 Confirmed(m) ==
@@ -81,21 +94,24 @@ WorldHear ==
        ELSE \E m \in Arrived:
                 /\ net' = IF Step.again THEN net ELSE net \ {m}
                 /\ kept' = [kept EXCEPT ![m.s] = KeptBy(m)]
-                /\ IF m.kind \in {"granted", "push"}
-                   THEN /\ grants' = grants \cup {[m |-> m, keep |-> Step.keep, last |-> Step.last]}
+                /\ IF m.kind \in {"granted", "push", "resumed"}
+                   THEN /\ grants' = grants \cup {[m |-> AsGrant(m), keep |-> Step.keep, last |-> Step.last, own |-> m.kind # "resumed"]}
                         /\ session' = IF m.kind = "push" THEN session ELSE [session EXCEPT ![m.s].open = @ \ {Copy(m.age)}]
                    ELSE /\ grants' = Confirmed(m)
                         /\ session' = [session EXCEPT ![m.s] =
                                 [Known(m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {Copy(m.age)}]]
-    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, count, block>>
+    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, who, count, block>>
 
 \* A copy that was too late is not under way any more.
 WorldRefused ==
     /\ session' = [session EXCEPT ![Step.s].open = @ \ {Copy(Step.age)}]
-    /\ UNCHANGED <<server, replica, net, world, extra, count, block>>
+    /\ UNCHANGED <<server, replica, net, world, extra, who, count, block>>
 
-\* Owners of a session have its hold in turn, each with a token of its own, as long as it is trusted.
+\* Owners of a session have its hold in turn, each with a token of its own, as long as it is trusted. An owner whose hold was resumed
+\* has the token that it had.
+Unlike(token) == \A s \in Sessions: token > block[s].used
 Granted(g) ==
+    /\ Unlike(IF g.own THEN Step.token ELSE Step.token + 1)
     /\ g.m.s = Step.s /\ g.m.e = Me.epoch /\ g.m.x <= Step.token /\ Step.token <= g.last
     /\ \E next \in {Heard(Me, g.m)}:
         /\ next.phase = "holding"
@@ -103,16 +119,16 @@ Granted(g) ==
     /\ block' = [block EXCEPT ![Step.s] = [used |-> Step.token, last |-> g.last]]
 
 Inherited ==
-    /\ Me.phase = "lost" /\ kept[Step.s] > 0 /\ Step.token <= block[Step.s].last
+    /\ Me.phase = "lost" /\ kept[Step.s] > 0 /\ Unlike(Step.token) /\ Step.token <= block[Step.s].last
     /\ session' = [session EXCEPT ![Step.s] = [@ EXCEPT !.phase = "holding", !.trust = kept[Step.s]]]
     /\ block' = [block EXCEPT ![Step.s].used = Step.token]
 
 WorldGot ==
-    /\ ~inside[Step.s] /\ \A s \in Sessions: Step.token > block[s].used
+    /\ ~inside[Step.s]
     /\ Inherited \/ \E g \in grants: Granted(g)
     /\ inside' = [inside EXCEPT ![Step.s] = TRUE]
     /\ grants' = {g \in grants: g.m.s # Step.s}
-    /\ UNCHANGED <<server, replica, net, world, kept, lapsed, trace, count>>
+    /\ UNCHANGED <<server, replica, net, world, kept, lapsed, trace, who, count>>
 
 (* ---------------------------------------------------------------------------------------------------- the server *)
 
@@ -122,6 +138,26 @@ Shows(srv) ==
     /\ Step.top # 0 => srv.token = Step.first
     /\ [i \in DOMAIN srv.places |-> [s |-> srv.places[i].s, e |-> srv.places[i].e]] = Step.places
 
+\* A Resume moves the hold of an owner to a session, with its token. A copy of an attempt that may be under way is refused.
+Resume(m) ==
+    LET was == server.tombs[m.s]
+        buried == IF m.x = 0 THEN server
+                  ELSE [server EXCEPT !.tombs[m.s] = [e |-> Max({m.e - 1, was.e}), left |-> Max({m.x, was.left})]]
+        moved == [buried EXCEPT !.owner = m.s, !.epoch = m.e, !.left = Max({@, Lease}), !.ends = TRUE, !.places = Without(@, m.s)]
+        reply(srv, kind, x) == Result(srv, {Message(kind, m.s, m.e, m.age, x)}, 0)
+    IN  CASE m.e <= was.e -> reply(server, "stale", 0)
+          [] ~Live(server) \/ who # Step.whose -> reply(buried, "gone", 0)
+          [] Has(server, m.s) /\ m.e < server.epoch -> reply(server, "stale", 0)
+          [] OTHER -> reply(moved, "resumed", server.token)
+
+WorldExecuted(m) == IF m.kind = "resume" THEN Resume(m) ELSE Executed(m)
+
+\* An attempt gets the lock for its owner, a Resume leaves it to the same one.
+User(m) ==
+    /\ who' = Step.user
+    /\ m.kind = "resume" /\ Live(server') => who' = who
+    /\ m.kind \in Attempts /\ Has(server', m.s) /\ server'.epoch = m.e /\ (server.epoch # m.e \/ server.owner # m.s) => who' = Step.whose
+
 \* A takeover and a re-entry may leave the lease as it is.
 Lasting(r, m) ==
     IF Step.keep /\ Has(server, m.s) /\ r.srv.owner = m.s /\ (m.kind = "renew" \/ m.e > server.epoch)
@@ -130,7 +166,8 @@ Lasting(r, m) ==
 \* A re-entry says how often its epoch has the lock from then on, unless a later one was executed before.
 Counted(m, token) ==
     LET last == IF token # 0 THEN Step.top ELSE Given
-    IN  IF ~Has(server, server'.owner) \/ server.epoch # server'.epoch
+    IN  IF m.kind = "resume" THEN IF server.epoch = server'.epoch THEN count ELSE [count EXCEPT !.op = 0]
+        ELSE IF ~Has(server, server'.owner) \/ server.epoch # server'.epoch
         THEN [op |-> 0, holds |-> IF m.kind \in Attempts /\ Has(server', m.s) THEN Step.wants ELSE Step.holds, last |-> last]
         ELSE IF m.s = server.owner /\ m.e = server.epoch /\ Step.op > count.op THEN [op |-> Step.op, holds |-> Step.wants, last |-> last]
         ELSE [count EXCEPT !.last = last]
@@ -144,9 +181,9 @@ Compared ==
     IF Lean /\ Step.keep /\ Step.age > NotAfter THEN {Message(Step.kind, Step.s, Step.e, Step.age, Step.token)} ELSE {}
 
 WorldRan ==
-    \E m \in net \cup Compared: /\ Is(m) /\ (Lean => Same /\ Step.pe < Step.e)
-        /\ \E r \in {Executed(m)}:
-            /\ server' \in Placed(Lasting(r, m), m.s) /\ Shows(server')
+    \E m \in net \cup Compared: /\ Is(m) /\ (Lean => Same /\ Step.pe < Step.e) /\ (m.kind = "resume" => m.age <= NotAfter)
+        /\ \E r \in {WorldExecuted(m)}:
+            /\ server' \in Placed(Lasting(r, m), m.s) /\ Shows(server') /\ User(m)
             /\ count' = Counted(m, r.token)
             /\ Live(server') => count'.holds = Step.holds
             /\ Step.top # 0 => Step.first <= Step.top /\ count'.last = Step.top
@@ -160,7 +197,7 @@ WorldRan ==
 WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace, block>>
 
 \* The server says that it is too late, which a session reckons by replies that took their time: it may be so early.
-WorldLate == Step.kind \in Attempts /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra, count, block>>
+WorldLate == Step.kind \in Attempts \cup {"resume"} /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra, who, count, block>>
 
 (* --------------------------------------------------------------------------------------------------- the trace *)
 
@@ -170,13 +207,13 @@ WorldTaken ==
       [] Step.what = "late" -> WorldLate
       [] Step.what = "hear" -> IF Step.kind = "late" THEN WorldRefused ELSE WorldHear
       [] Step.what = "got" -> WorldGot
-      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED <<count, block>>
+      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED <<who, count, block>>
 
 WorldInit ==
-    /\ TraceInit /\ count = [op |-> 0, holds |-> 0, last |-> 0]
+    /\ TraceInit /\ who = "" /\ count = [op |-> 0, holds |-> 0, last |-> 0]
     /\ block = [s \in Sessions |-> [used |-> 0, last |-> 0]]
 WorldNext ==
     /\ at <= Len(Recorded[trace])
-    /\ (Pass /\ UNCHANGED <<count, block>>) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
-WorldSpec == WorldInit /\ [][WorldNext]_<<vars, at, now, extra, count, block>>
+    /\ (Pass /\ UNCHANGED <<who, count, block>>) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
+WorldSpec == WorldInit /\ [][WorldNext]_<<vars, at, now, extra, who, count, block>>
 =============================================================================
