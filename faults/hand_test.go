@@ -151,6 +151,9 @@ func (p *process) options() []reentrant.Option {
 	opts := []reentrant.Option{reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat)}
 	if p.inCohort() {
 		opts = append(opts, reentrant.WithCohort(), reentrant.WithLinger(simLinger))
+		if p.recorder != nil { // so that it uses its tokens up
+			opts = append(opts, reentrant.WithTurn(simTurn, 0))
+		}
 	}
 	if p.async() && p.number%2 == 0 {
 		opts = append(opts, reentrant.WithAsyncUnlock())

@@ -68,7 +68,7 @@ type holder struct {
 // A line is an event of a trace.
 type line struct {
 	at     int64  // ms since the beginning
-	what   string // send, execute, late, hear, got, left
+	what   string // send, execute, late, hear, got, left, forget, copy, restore
 	s      string
 	kind   string // of the message: as in spec/Relock.tla
 	epoch  uint64
@@ -276,6 +276,31 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 		rec.noteLocked(m.lock, l)
 		rec.mu.Unlock()
 	}
+}
+
+// notes has something done to the server, between two commands, and notes what for all traces.
+func (rec *recorder) notes(what string, do func()) {
+	rec.turn <- struct{}{}
+	defer func() { <-rec.turn }()
+	awaitMillisecond(rec.start)
+	do()
+	for lock := range rec.traces {
+		rec.note(lock, line{what: what})
+	}
+	time.Sleep(time.Millisecond) // so that tokens which are given by the clock are higher than those that were
+}
+
+// lingers reports whether a session has a lock that none of its owners uses, as far as its trace shows.
+func (rec *recorder) lingers() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, name := range simTraced {
+		trace := rec.traces[name]
+		if n := len(trace.lines); n > 0 && trace.lines[n-1].what == "left" && trace.lines[n-1].at < rec.millis() {
+			return true
+		}
+	}
+	return false
 }
 
 func (rec *recorder) blame(err error) {

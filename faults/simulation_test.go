@@ -35,6 +35,7 @@ const (
 	simLease     = 6 * simHeartbeat
 	simHeartbeat = 12 * time.Second
 	simLinger    = simHeartbeat / 2
+	simTurn      = 3                // hand-overs of a cohort of which traces are written
 	simPatience  = 30 * time.Minute // in virtual time
 	simKept      = 5 * time.Minute  // what the server keeps of a name that is not in use
 
@@ -227,9 +228,9 @@ func (w *world) lateness() time.Duration {
 	return 0
 }
 
-// traced reports whether traces of a world can be written: the specification does not explain what the server forgets, that its clock
-// goes back, and what it does without scripts.
-func (w *world) traced() bool { return !w.forgetful() && !w.lags() && !w.plain() }
+// traced reports whether traces of a world can be written: the specification does not explain that the server's clock steps, and
+// what it does without scripts.
+func (w *world) traced() bool { return !w.lags() && !w.plain() }
 
 // released reports whether the server has nothing left of any name.
 func (w *world) released() bool {

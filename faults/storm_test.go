@@ -67,7 +67,11 @@ func (w *world) rage(alive []*process) {
 	for (time.Since(w.start) < simulated || w.tracesMore()) && !w.found() {
 		time.Sleep(between(random, time.Second, 4*simHeartbeat))
 		w.audit()
-		calamities[random.IntN(len(calamities))](w, random, &alive[random.IntN(len(alive))], alive)
+		happens := calamities[random.IntN(len(calamities))]
+		if w.recorder != nil && w.forgetful() && random.IntN(8) == 0 { // what a session does about a loss shows best in traces
+			happens = (*world).flush
+		}
+		happens(w, random, &alive[random.IntN(len(alive))], alive)
 	}
 }
 
@@ -164,23 +168,49 @@ func (w *world) stalls(random *rand.Rand, _ **process, alive []*process) {
 	w.concerns(w.now(), all...)
 }
 
-func (w *world) flush(*rand.Rand, **process, []*process) {
-	if w.forgetful() {
-		w.forgetting("the server forgets", false, func() { w.command("FLUSHALL") })
+// flush makes the server forget all. In a world of which traces are written it restarts at times, so that sessions soon know, and
+// when a hold lingers.
+func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
+	if !w.forgetful() {
+		return
 	}
+	for end := time.Now().Add(2 * simHeartbeat); w.recorder != nil && !w.recorder.lingers() && time.Now().Before(end); {
+		time.Sleep(simLinger / 10)
+	}
+	w.forgetting("the server forgets", false, func() {
+		w.traces("forget", func() { w.command("FLUSHALL") })
+		if w.recorder != nil && random.IntN(4) > 0 {
+			for _, p := range alive {
+				p.cable.reconnect()
+			}
+		}
+	})
 }
 
-// failsOver makes an older copy the server's data. Its clock may be ahead.
+// traces has something done to the server, which traces then have.
+func (w *world) traces(what string, do func()) {
+	if w.recorder == nil {
+		do()
+		return
+	}
+	w.recorder.notes(what, do)
+}
+
+// failsOver makes an older copy the server's data. Its clock may be ahead, if no traces are written.
 func (w *world) failsOver(random *rand.Rand, _ **process, alive []*process) {
 	if !w.forgetful() {
 		return
 	}
-	old := copied(w.t, w.server)
+	var old dataset
+	w.traces("copy", func() { old = copied(w.t, w.server) })
 	time.Sleep(between(random, 0, simHeartbeat*2))
 	ahead := max(0, between(random, -simLease/2, simLease/2))
+	if w.recorder != nil {
+		ahead = 0
+	}
 	what := fmt.Sprintf("a copy from %v takes over, %v ahead", old.at.Sub(w.start), ahead)
 	w.forgetting(what, true, func() {
-		old.restore(w.t, w.server)
+		w.traces("restore", func() { old.restore(w.t, w.server) })
 		w.server.StepClock(ahead)
 		w.command("SCRIPT", "FLUSH")
 		for _, p := range alive {
@@ -193,7 +223,7 @@ func (w *world) failsOver(random *rand.Rand, _ **process, alive []*process) {
 }
 
 func (w *world) clockSteps(random *rand.Rand, _ **process, _ []*process) {
-	if w.forgetful() {
+	if w.forgetful() && w.recorder == nil {
 		d := between(random, time.Second, simLease*3/2)
 		w.forgetting(fmt.Sprintf("the server's clock steps ahead by %v", d), true, func() { w.server.StepClock(d) })
 	}

@@ -50,13 +50,13 @@ Pass ==
     /\ now < Step.at
     /\ \E n \in {Step.at - now}:
         /\ \A s \in Sessions: inside[s] => session[s].trust >= n
-        /\ server' = After(server, n)
+        /\ server' = After(server, n) /\ replica' = After(replica, n)
         /\ lapsed' = lapsed \cup Gone(server, n)
         /\ session' = [s \in Sessions |-> AfterSession(session[s], n)]
         /\ net' = Sent({}, {AfterMessage(m, n): m \in net}, session')
         /\ grants' = {[g EXCEPT !.m = AfterMessage(@, n)]: g \in grants}
         /\ kept' = [s \in Sessions |-> Minus(kept[s], n)]
-    /\ now' = Step.at /\ UNCHANGED <<replica, world, trace, at, inside>>
+    /\ now' = Step.at /\ UNCHANGED <<world, trace, at, inside>>
 
 (* ------------------------------------------------------------------------------------------------------- sessions *)
 

@@ -9,14 +9,19 @@
    attempt that takes its session's own lock over and leaves the lease as it was may come after its notAfter, if the script compares
    the record. How often a lock is held that was granted by a push, and how many tokens a block has, is not looked at.
 
-   An owner's hold that another session resumes has left the first before, as its trace has it, and is that of an attempt of the other. *)
+   An owner's hold that another session resumes has left the first before, as its trace has it, and is that of an attempt of the other.
+   When the server forgets or fails over, the properties that Redis's data keep are not looked at until all older leases have ended. *)
 EXTENDS RelockTrace
 
 VARIABLES
-    who,   \* the owner for which the server's holder has the lock
-    count, \* how often the server's holder has the lock, which re-entry of its epoch was the last, and the last token that was given
-    block  \* the last token that a session has used, and the last of those that it has
+    who,    \* the owner for which the server's holder has the lock
+    count,  \* how often the server's holder has the lock, which re-entry of its epoch was the last, and the last token that was given
+    copied, \* what is known of the replica, as of the server
+    blind,  \* for how long a hold may be trusted that the server has forgotten
+    block   \* the last token that a session has used, and the last of those that it has
+more == <<who, count, copied, blind, block>>
 
+None == [op |-> 0, holds |-> 0, last |-> 0]
 Min(x, y) == IF x < y THEN x ELSE y
 
 \* The tokens of a block that its session has not used are given again.
@@ -68,7 +73,7 @@ WorldRenewed ==
     /\ UNCHANGED <<session, grants, kept>>
 
 WorldSend ==
-    (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, who, count, block>>
+    (WorldAttempted \/ WorldReleased \/ WorldRenewed) /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, more>>
 
 \* The way of a push is not known to the trace, so any age of it will do.
 Arrived == {m \in net: m.kind = Step.kind /\ m.s = Step.s /\ m.e = Step.e /\ m.x = Step.token /\ (m.kind = "push" \/ m.age = Step.age)}
@@ -100,16 +105,16 @@ WorldHear ==
                    ELSE /\ grants' = Confirmed(m)
                         /\ session' = [session EXCEPT ![m.s] =
                                 [Known(m) EXCEPT !.open = IF m.kind = "freed" THEN {} ELSE @ \ {Copy(m.age)}]]
-    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, who, count, block>>
+    /\ UNCHANGED <<server, replica, world, inside, lapsed, trace, more>>
 
 \* A copy that was too late is not under way any more.
 WorldRefused ==
     /\ session' = [session EXCEPT ![Step.s].open = @ \ {Copy(Step.age)}]
-    /\ UNCHANGED <<server, replica, net, world, extra, who, count, block>>
+    /\ UNCHANGED <<server, replica, net, world, extra, more>>
 
 \* Owners of a session have its hold in turn, each with a token of its own, as long as it is trusted. An owner whose hold was resumed
-\* has the token that it had.
-Unlike(token) == \A s \in Sessions: token > block[s].used
+\* has the token that it had. A session that does not know yet that the server has forgotten its hold goes on with its block.
+Unlike(token) == \A s \in Sessions: s = Step.s \/ Kept => token > block[s].used
 Granted(g) ==
     /\ Unlike(IF g.own THEN Step.token ELSE Step.token + 1)
     /\ g.m.s = Step.s /\ g.m.e = Me.epoch /\ g.m.x <= Step.token /\ Step.token <= g.last
@@ -128,7 +133,7 @@ WorldGot ==
     /\ Inherited \/ \E g \in grants: Granted(g)
     /\ inside' = [inside EXCEPT ![Step.s] = TRUE]
     /\ grants' = {g \in grants: g.m.s # Step.s}
-    /\ UNCHANGED <<server, replica, net, world, kept, lapsed, trace, who, count>>
+    /\ UNCHANGED <<server, replica, net, world, kept, lapsed, trace, who, count, copied, blind>>
 
 (* ---------------------------------------------------------------------------------------------------- the server *)
 
@@ -194,10 +199,30 @@ WorldRan ==
                     !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e]
         /\ lapsed' = Lapsed(m)
 
-WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace, block>>
+WorldExecute == WorldRan /\ UNCHANGED <<replica, session, inside, grants, kept, trace, copied, blind, block>>
 
 \* The server says that it is too late, which a session reckons by replies that took their time: it may be so early.
-WorldLate == Step.kind \in Attempts \cup {"resume"} /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra, who, count, block>>
+WorldLate == Step.kind \in Attempts \cup {"resume"} /\ Shows(server) /\ UNCHANGED <<server, replica, net, world, session, extra, more>>
+
+\* The server forgets all, or an older copy takes over. A hold from before then is trusted for no longer than a lease: after that the
+\* properties hold again.
+Becomes(srv, known) ==
+    /\ server' = srv /\ lapsed' = known.lapsed /\ who' = known.who /\ count' = known.count /\ blind' = Lease
+    /\ UNCHANGED <<replica, net, session, world, inside, grants, kept, trace, copied, block>>
+
+WorldForgets == Becomes(Empty, [lapsed |-> {}, who |-> "", count |-> None])
+WorldFailsOver == Becomes(replica, copied)
+
+WorldCopied ==
+    /\ replica' = server /\ copied' = [lapsed |-> lapsed, who |-> who, count |-> count]
+    /\ UNCHANGED <<server, net, session, world, extra, who, count, blind, block>>
+
+WorldPass ==
+    /\ Pass /\ blind' = Minus(blind, Step.at - now)
+    /\ copied' = [copied EXCEPT !.lapsed = @ \cup Gone(replica, Step.at - now)]
+    /\ UNCHANGED <<who, count, block>>
+
+WorldKept == blind = 0
 
 (* --------------------------------------------------------------------------------------------------- the trace *)
 
@@ -207,13 +232,16 @@ WorldTaken ==
       [] Step.what = "late" -> WorldLate
       [] Step.what = "hear" -> IF Step.kind = "late" THEN WorldRefused ELSE WorldHear
       [] Step.what = "got" -> WorldGot
-      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED <<who, count, block>>
+      [] Step.what = "forget" -> WorldForgets
+      [] Step.what = "copy" -> WorldCopied
+      [] Step.what = "restore" -> WorldFailsOver
+      [] Step.what = "left" -> Leaving(Step.s) /\ UNCHANGED more
 
 WorldInit ==
-    /\ TraceInit /\ who = "" /\ count = [op |-> 0, holds |-> 0, last |-> 0]
+    /\ TraceInit /\ who = "" /\ count = None /\ blind = 0 /\ copied = [lapsed |-> {}, who |-> "", count |-> None]
     /\ block = [s \in Sessions |-> [used |-> 0, last |-> 0]]
 WorldNext ==
     /\ at <= Len(Recorded[trace])
-    /\ (Pass /\ UNCHANGED <<who, count, block>>) \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
-WorldSpec == WorldInit /\ [][WorldNext]_<<vars, at, now, extra, who, count, block>>
+    /\ WorldPass \/ (now = Step.at /\ WorldTaken /\ at' = at + 1 /\ UNCHANGED now /\ Note)
+WorldSpec == WorldInit /\ [][WorldNext]_<<vars, at, now, extra, more>>
 =============================================================================
