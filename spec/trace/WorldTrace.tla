@@ -67,8 +67,10 @@ WorldReleased ==
     /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, Step.until)), {}, session')
     /\ UNCHANGED <<grants, kept>>
 
+\* A session does not renew a hold that it keeps for its next owner and knows to be over.
 WorldRenewed ==
     /\ Step.kind = "renew" /\ Step.e <= Me.epoch
+    /\ Step.e = Me.epoch /\ Step.op = 0 /\ Me.phase = "lost" /\ ~inside[Step.s] => kept[Step.s] > 0
     /\ net' = Sent(Under(Message(Step.kind, Step.s, Step.e, 0, 0)), {}, session)
     /\ UNCHANGED <<session, grants, kept>>
 
