@@ -6,7 +6,6 @@
 package exclusive
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,92 +133,6 @@ func (s *Room) localHolder(name string) (seen core.Sighting, held bool) {
 	}
 	seen = core.Sighting{State: &st, Holders: core.HoldersOf(&st)}
 	return seen, true
-}
-
-// maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
-const maxSpare = 64
-
-// getState takes a reference to the lock state of a lock, and creates that if there is none.
-func (s *Room) getState(l *Handle) (*State, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, core.ErrClosed
-	}
-	st := l.lastState.Load()
-	if st == nil || st.refs == 0 || st.name != l.Name { // it is no longer the lock's
-		st = s.states[l.Name]
-	}
-	if st == nil {
-		st = s.newStateLocked(l)
-		s.states[l.Name] = st
-	}
-	st.refs++
-	return st, nil
-}
-
-// findState takes a reference to the lock state of a lock if there is one.
-func (s *Room) findState(name string) *State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.states[name]
-	if st != nil {
-		st.refs++
-	}
-	return st
-}
-
-// with calls f with the lock state of a lock. It returns false if there is none.
-func (s *Room) with(name string, f func(*State)) bool {
-	st := s.findState(name)
-	if st == nil {
-		return false
-	}
-	defer s.putState(st)
-	f(st)
-	return true
-}
-
-// newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it
-// knows how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for longest, once there is no room
-// for more. s.mu is held.
-func (s *Room) newStateLocked(l *Handle) *State {
-	i := len(s.spares) - 1
-	for i >= 0 && s.spares[i].name != l.Name {
-		i--
-	}
-	if i < 0 && len(s.spares) < maxSpare {
-		return &State{s: s, wake: make(chan struct{}, 1), name: l.Name, remote: l.Remote}
-	}
-	i = max(i, 0)
-	st := s.spares[i]
-	s.spares = slices.Delete(s.spares, i, i+1)
-	st.m.Reuse(st.name == l.Name)
-	st.name, st.remote = l.Name, l.Remote
-	return st
-}
-
-// putState drops a reference. A lock state without references is removed, and may become a spare.
-func (s *Room) putState(st *State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st.refs--; st.refs > 0 {
-		return
-	}
-	if st.refs < 0 || invariants && !st.Queue.Idle() {
-		panic("reentrant: bug: a lock state without references is in use")
-	}
-	if st.m.Phase() != machine.Vacant { // without a reference only a goroutine that has s.mu writes it
-		panic("reentrant: bug: a lock state without references has a hold")
-	}
-	delete(s.states, st.name)
-	if s.closed && len(s.states) == 0 {
-		close(s.drained)
-	}
-	if len(s.spares) < maxSpare {
-		st.remote = nil
-		s.spares = append(s.spares, st)
-	}
 }
 
 // Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
