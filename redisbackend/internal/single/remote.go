@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/relock-go/relock/backend"
-	"github.com/relock-go/relock/internal/protocol"
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
@@ -77,6 +77,41 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 		return backend.AcquireReply{}, wire.Unavailable(errors.New("it reached Redis too late and was not carried out"))
 	}
 	return backend.AcquireReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
+}
+
+// pass makes a lean attempt, if the session remembers enough for one. It returns false if the full script is needed,
+// which Acquire then sends.
+func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (backend.AcquireReply, bool, error) {
+	d := r.Conn.Deployment
+	call, ok := wire.NewLeanAcquire(r.Conn.Session, req, notAfter)
+	if !ok || !d.lean {
+		return backend.AcquireReply{}, false, nil
+	}
+	script, keys, args := &d.scripts.Pass, r.Keys[:2], call.Texts[:call.N]
+	switch {
+	case call.Take:
+		script, keys = &d.scripts.Take, r.Keys[:3]
+	case call.Yield != nil && d.cluster: // messages are sent in another way there
+		return backend.AcquireReply{}, false, nil
+	case call.Yield != nil:
+		script, keys, args = &d.scripts.Yield, r.Keys[:], slices.Concat(args, call.Yield, []string{d.Channels})
+	}
+	n, sent, err := r.runLean(ctx, script, keys, args)
+	if err != nil || n == 0 {
+		return backend.AcquireReply{}, false, err
+	}
+	if n < 0 {
+		r.waits(req)
+		return backend.AcquireReply{Status: backend.Waiting, TTL: time.Duration(-n) * time.Millisecond}, true, nil
+	}
+	p := call.Prior
+	if n > 1 { // Redis's clock: a lease began
+		at := clock.SampleSince(sent)
+		at.Stamp = n
+		r.Clock.Saw(at)
+		p.Token = max(p.Token, backend.Token(n))
+	}
+	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 
 // waits notes that an attempt waits in the queue: its grant will be a message.
@@ -217,6 +252,44 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return 0, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
+// fullReleases is how many releases skip free after one that had to leave the lock to the full script: the next waiter is often
+// of the same kind, and a free that fails delays its turn by a round trip.
+const fullReleases = 7
+
+// What free returns.
+const freeReleased, freeGiven = 1, 2
+
+// free makes a lean release, if the session remembers enough for one. It returns 0 if the full script is needed, which
+// Release then sends.
+func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend.ReleaseResult, error) {
+	channels := r.Conn.Deployment.Channels
+	if r.Conn.Deployment.cluster { // messages take another way there
+		channels = ""
+	}
+	if keep := r.keep.Load(); req.Prior.Pushed && keep > 0 {
+		req.Prior.Note = strconv.FormatUint(keep, 10) // if no session keeps it for longer
+	}
+	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req, channels)
+	if !ok || !r.Conn.Deployment.lean {
+		return 0, nil
+	}
+	if r.full.Load() > 0 {
+		r.full.Add(-1)
+		return 0, nil
+	}
+	n, _, err := r.runLean(ctx, &r.Conn.Deployment.scripts.Free, r.Keys[:], args[:])
+	switch {
+	case err != nil:
+		return 0, err
+	case n == freeReleased && !req.Prior.Pushed: // after a wait, the next to take the lock is likely to be another session
+		return backend.Freed, nil
+	case n == freeReleased, n == freeGiven:
+		return backend.Released, nil
+	}
+	r.full.Store(fullReleases)
+	return 0, nil
+}
+
 // ForceUnlock implements backend.Remote.
 func (r *Remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error) {
 	return r.Force(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], notAfter, r.Conn.Deployment.Channels)
@@ -245,146 +318,44 @@ func (r *Remote) Offer(ctx context.Context) {
 	_, _ = r.Run(ctx, &r.Conn.Deployment.scripts.Offer, r.Keys[:], args[:], 0)
 }
 
-// A reader reads a reply element by element. After the first unexpected one, err is set and all that follow are zero.
-type reader struct {
-	list []rueidis.RedisMessage
-	err  error
-}
-
-func (r *reader) next() (m rueidis.RedisMessage, ok bool) {
-	if r.err == nil && len(r.list) == 0 {
-		r.err = errors.New("too short")
-	}
-	if r.err != nil {
-		return m, false
-	}
-	m, r.list = r.list[0], r.list[1:]
-	return m, true
-}
-
-func (r *reader) number() (n int64) {
-	if m, ok := r.next(); ok {
-		n, r.err = m.ToInt64()
-	}
-	return n
-}
-
-// either reads the next element, a number or a word.
-func (r *reader) either() (n int64, s string) {
-	m, ok := r.next()
-	switch {
-	case !ok:
-	case m.IsInt64():
-		n, r.err = m.ToInt64()
-	default:
-		s, r.err = m.ToString()
-	}
-	return n, s
-}
-
-func (r *reader) word() (s string) {
-	if m, ok := r.next(); ok {
-		s, r.err = m.ToString()
-	}
-	return s
-}
-
-// An answer is the reply of a script of a single lock: a code, Redis's time, and up to three numbers.
-type answer struct {
-	Code   int64
-	rest   [3]int64
-	vacant bool   // of acquire.lua: the lock was free, and the record is kept briefly
-	keep   int64  // else how the record ends, if that is a number
-	note   string // and if not
-	sample clock.Sample
-}
-
-// Run sends a script and reads its reply.
-func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n int) (a answer, err error) {
-	list, at, err := r.exec(ctx, s, keys, args)
-	if err != nil {
-		return answer{}, err
-	}
-	return r.decode(list, at, n)
-}
-
-// decode reads a reply with n numbers besides the code and the time, and perhaps a text after them.
-func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a answer, err error) {
-	l := reader{list: list}
-	a.Code, at.Stamp = l.number(), l.number()
-	for i := range n {
-		a.rest[i] = l.number()
-	}
-	if l.err == nil && len(l.list) > 0 {
-		a.keep, a.note = l.either()
-	}
-	if l.err != nil {
-		return answer{}, wire.Unexpected(l.err)
-	}
-	r.Clock.Saw(at)
-	a.sample = at
-	return a, nil
-}
-
-// readAcquire is decodeAcquire for a reply that is no list yet: a number need not become one.
-func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at clock.Sample) (answer, error) {
-	if m, err := result.ToMessage(); err == nil && m.IsInt64() {
-		return r.decodeVacant(&m, at)
-	}
-	list, at, err := r.listOf(ctx, result, at)
-	if err != nil {
-		return answer{}, err
-	}
-	return r.decodeAcquire(list, at)
-}
-
-// decodeAcquire reads the reply of acquire: a single number if the lock was free.
-func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
-	if len(list) == 1 {
-		return r.decodeVacant(&list[0], at)
-	}
-	return r.decode(list, at, 3)
-}
-
-// decodeVacant reads the reply for a lock that was free, which is the token and the time.
-func (r *Remote) decodeVacant(m *rueidis.RedisMessage, at clock.Sample) (a answer, err error) {
-	if at.Stamp, err = m.ToInt64(); err != nil {
-		return a, wire.Unexpected(err)
-	}
-	r.Clock.Saw(at)
-	return answer{Code: acquireGranted, rest: [3]int64{at.Stamp, at.Stamp}, vacant: true, sample: at}, nil
-}
-
-// exec sends a script. The sample has no stamp yet.
-func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
+// runLean sends a script that returns one number.
+func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []string) (n int64, sent time.Time, err error) {
 	result, sent, err := r.send(ctx, s, keys, args)
 	if err != nil {
-		return nil, clock.Sample{}, err
+		return 0, sent, err
 	}
-	return r.listOf(ctx, result, clock.SampleSince(sent))
+	if n, err = result.ToInt64(); err != nil {
+		return 0, sent, r.failed(ctx, result, err)
+	}
+	return n, sent, nil
 }
 
-// listOf returns the reply of a command that was sent; one that is a number as a list of one.
-func (r *Remote) listOf(ctx context.Context, result rueidis.RedisResult, at clock.Sample) ([]rueidis.RedisMessage, clock.Sample, error) {
-	m, err := result.ToMessage()
-	if err == nil && m.IsInt64() {
-		return []rueidis.RedisMessage{m}, at, nil
+// send sends a script, and returns when that was.
+func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) (result rueidis.RedisResult, sent time.Time, err error) {
+	d := r.Conn.Deployment
+	sent = time.Now()
+	if err := wire.ContextErr(ctx, sent); err != nil {
+		return result, sent, fmt.Errorf("redisbackend: not sent: %w", err)
 	}
-	var list []rueidis.RedisMessage
-	if err == nil {
-		list, err = m.ToArray()
+	silent := d.silent.Load()
+	if !silent {
+		result = s.Exec(ctx, d.Client, keys, args)
 	}
-	if err != nil {
-		return nil, clock.Sample{}, r.failed(ctx, result, err)
+	failed := result.NonRedisError() != nil
+	if silent || failed && wire.EndedByAnother(ctx, result.NonRedisError()) {
+		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // copies: the caller's do not leave its stack
+		failed = result.NonRedisError() != nil
 	}
-	return list, at, nil
+	if failed != silent {
+		d.silent.Store(failed)
+	}
+	return result, sent, nil
 }
 
-// checkTokens returns an error for a block of tokens that no script gives out: a session that trusted it would ask for
-// still higher ones, for every lock.
-func (a *answer) checkTokens(first, last int64) error {
-	if first < 1 || first > last || last > a.sample.Stamp+protocol.Farthest.Microseconds() {
-		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.Stamp)
+// failed returns the error of a command without a reply, or with an error as its reply.
+func (r *Remote) failed(ctx context.Context, result rueidis.RedisResult, err error) error {
+	if result.NonRedisError() != nil {
+		r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere
 	}
-	return nil
+	return wire.Fail(ctx, err)
 }
