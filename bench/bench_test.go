@@ -67,7 +67,7 @@ func TestARunFromEndToEnd(t *testing.T) {
 	}
 	var out string
 	var r *result.Result
-	for _, duration := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
+	for _, duration := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second} {
 		out = t.TempDir()
 		var stdout bytes.Buffer
 		stderr := newLog(t)
