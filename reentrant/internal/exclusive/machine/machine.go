@@ -260,6 +260,8 @@ type hold[K comparable] struct {
 //	Renewed          idle                      Redis granted it again                                 lapsed   –
 //	Renewed          held leaving handed idle  it failed                                              =        extended
 //	Renewed          held leaving handed idle  otherwise                                              =        extended
+//	Renewed          held leaving handed idle  the lease is over, and no Tick has seen that yet       =        extended
+//	Renewed          lost                      the loss was reported, whatever Redis replies          =        –
 //	Renewed          vacant asking held lost   of a hold that has ended                               =        –
 //	Retaken          handed                                                                           =        –
 //	Lose             held leaving                                                                     lost     lose

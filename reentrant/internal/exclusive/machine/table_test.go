@@ -443,6 +443,18 @@ var table = []row{
 		}},
 	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "otherwise", to: same, do: Extended, act: func(r *rig) Step { return renewed(false, false)(r.wait(time.Second)) },
 		then: func(t *testing.T, r *rig, _ Step) { assert.Equal(t, r.at.Now, r.m.Hold().Lease.Sent) }},
+	{event: "Renewed", from: []Phase{Held, Leaving, Handed, Idle}, when: "the lease is over, and no Tick has seen that yet", to: same, do: Extended, act: func(r *rig) Step {
+		r.wait(r.at.Lease)
+		return r.m.Renewed(&r.at, Renewed{Epoch: r.m.Epoch(), First: r.m.Hold().First, Sent: r.at.Now.Add(-time.Second)})
+	}, then: func(t *testing.T, r *rig, _ Step) {
+		assert.True(t, r.m.Hold().Lease.Trusted(r.at.Now), "Redis had it all the time")
+	}},
+	{event: "Renewed", from: []Phase{Lost}, when: "the loss was reported, whatever Redis replies", to: same, do: Nothing, act: renewed(false, false),
+		then: func(t *testing.T, r *rig, _ Step) {
+			assert.Equal(t, Nothing, renewed(true, false)(r).Do)
+			assert.Equal(t, Nothing, renewed(false, true)(r).Do)
+			assert.Equal(t, Lost, r.m.Phase())
+		}},
 	{event: "Renewed", from: []Phase{Vacant, Asking, Held, Lost}, when: "of a hold that has ended", to: same, do: Nothing, act: func(r *rig) Step {
 		return r.m.Renewed(&r.at, Renewed{Epoch: 99, Sent: r.at.Now})
 	}},
