@@ -408,12 +408,16 @@ func TestAMissingReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	require.NoError(t, err)
 	a := s.join("a")
 	server.Freeze()
-	s.eventually(func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
+	for wait := 50 * time.Millisecond; ; wait *= 2 { // a machine that stands still may send nothing in so short a time
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = a.remote.Acquire(ctx, request(1))
-		return !strings.Contains(err.Error(), "not sent")
-	}, "it is sent before its time is over")
+		cancel()
+		require.Error(t, err, "a frozen server replies to nothing")
+		if !strings.Contains(err.Error(), "not sent") {
+			break
+		}
+		require.Less(t, wait, limit, "it is not sent before its time is over")
+	}
 	server.Thaw()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.True(t, backend.OutcomeUnknown(err))
