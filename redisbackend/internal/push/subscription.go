@@ -13,7 +13,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Listener receives the messages of a channel: one call at a time, none after Close has returned.
+// A Listener receives the messages of a channel: one call at a time, none after Close or Abandon has
+// returned.
 type Listener interface {
 	Opened()                 // the subscription has been confirmed; earlier messages are lost
 	Received(message string) // never called before opened
@@ -30,7 +31,7 @@ type Subscription struct {
 	client  rueidis.Client
 	channel string
 
-	ctx    context.Context // ended by close
+	ctx    context.Context // ended by Close and Abandon
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
 
@@ -58,12 +59,12 @@ func Subscribe(ctx context.Context, client rueidis.Client, channel string, l Lis
 	select {
 	case err := <-first:
 		if err != nil {
-			s.Close()
+			s.Abandon()
 			return nil, wire.Fail(ctx, fmt.Errorf("subscribe: %w", err))
 		}
 		return s, nil
 	case <-ctx.Done():
-		s.Close()
+		s.Abandon()
 		return nil, wire.Fail(ctx, fmt.Errorf("subscribe: %w", ctx.Err()))
 	}
 }
@@ -76,10 +77,16 @@ func firstLimit(ctx context.Context) time.Duration {
 	return subscribeTimeout
 }
 
-// Close ends the subscription and waits for its goroutine.
+// Close ends the subscription and waits for its goroutine. If the server is silent, to close its connections takes some seconds.
 func (s *Subscription) Close() {
 	s.cancel()
 	<-s.done
+}
+
+// Abandon ends the subscription, and leaves it to its goroutine to close the connections.
+func (s *Subscription) Abandon() {
+	s.cancel()
+	s.listenTo(nil)
 }
 
 // Run keeps the channel open. It first sends the result of the first try, which lasts for limit at most, and ends if that
@@ -88,6 +95,7 @@ func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 	defer close(s.done)
 	c, err := s.open(limit)
 	if first <- err; err != nil {
+		s.shut(c)
 		return
 	}
 	for failures := 0; ; {
@@ -101,7 +109,9 @@ func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 		if !pause(s.ctx, failures) {
 			return
 		}
-		c, err = s.open(subscribeTimeout)
+		if c, err = s.open(subscribeTimeout); err != nil {
+			s.shut(c)
+		}
 	}
 }
 
@@ -163,8 +173,8 @@ func OnlyAddr(client rueidis.Client) string {
 	return ""
 }
 
-// open takes a connection and subscribes. It returns with the subscription confirmed, or an error and nothing open. limit
-// is for the server's reply.
+// open takes a connection and subscribes. It returns with the subscription confirmed. With an error, the caller shuts the
+// connection, which may be nil. limit is for the server's reply.
 func (s *Subscription) open(limit time.Duration) (*conn, error) {
 	addr := OnlyAddr(s.client)
 	client, _, err := Dedicate(s.ctx, s.client)
@@ -185,11 +195,7 @@ func (s *Subscription) open(limit time.Duration) (*conn, error) {
 			}
 		},
 	})
-	if err := s.request(c, limit); err != nil {
-		s.shut(c)
-		return nil, err
-	}
-	return c, nil
+	return c, s.request(c, limit)
 }
 
 // request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as a reply: with RESP2
@@ -225,17 +231,23 @@ func lost(err error) error {
 	return err
 }
 
-// shut ends a connection. The listener gets no more messages from it.
+// shut ends a connection, if there is one. The listener gets no more messages from it.
 func (s *Subscription) shut(c *conn) {
+	if c == nil {
+		return
+	}
 	s.listenTo(nil)
 	c.client.Close()
 }
 
-// listenTo makes c the listener's connection. Messages that still come over an older one are dropped.
+// listenTo makes c the listener's connection, unless the subscription has ended. Messages that still come over an older one are
+// dropped.
 func (s *Subscription) listenTo(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = c
+	if c == nil || s.ctx.Err() == nil {
+		s.current = c
+	}
 }
 
 func (s *Subscription) confirm(c *conn) {

@@ -160,6 +160,21 @@ func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
 	})
 }
 
+// A connection may be confirmed when the subscription has been given up.
+func TestAnAbandonedSubscriptionListensToNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &listener{openings: make(chan struct{}, 10)}
+		s, err := Subscribe(t.Context(), lines{made: make(chan *line, 2)}, "channel", l)
+		require.NoError(t, err)
+		s.Abandon()
+		synctest.Wait()
+		c := &conn{confirmed: make(chan struct{})}
+		s.listenTo(c)
+		s.confirm(c)
+		assert.Len(t, l.openings, 1)
+	})
+}
+
 // A loud records what is received on channels.
 type loud struct{ heard []string }
 

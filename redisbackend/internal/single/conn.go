@@ -62,7 +62,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 		return nil, err
 	}
 	if err := c.Probe(ctx); err != nil {
-		c.channel.Close()
+		c.channel.Abandon() // the server may be silent
 		return nil, err
 	}
 	if d.cluster && d.Scripted() { // only a script can see whether a slot's channel has a subscriber
@@ -166,7 +166,7 @@ func (c *Conn) RemoteOf(name string) (*Remote, error) {
 	return &Remote{Conn: c, Keys: keys, Clock: c.Clocks.Of(keys.Hold())}, nil
 }
 
-// Close implements backend.Conn. It waits for the channel's goroutine: a second, if the server is silent.
+// Close implements backend.Conn. It waits for the channel's goroutine: some seconds, if the server is silent.
 func (c *Conn) Close() error {
 	if c.shards != nil {
 		c.shards.Close()
