@@ -13,8 +13,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Listener receives the messages of a channel: one call at a time, none after Close or Abandon has
-// returned.
+// A Listener receives the messages of a channel: one call at a time, none after Close or Abandon returned.
 type Listener interface {
 	Opened()                 // the subscription has been confirmed; earlier messages are lost
 	Received(message string) // never called before opened
