@@ -185,7 +185,8 @@ type hold[K comparable] struct {
 //	Pushed           asking parked             for the attempt, which waits                           =        wake
 //	Pushed           any                       for an earlier epoch                                   =        –
 //	Pushed           handed idle               for this hold                                          =        –
-//	Pushed           vacant held lost freeing  for an attempt that is over, and the baton is in use   =        –
+//	Pushed           vacant begun held leaving for an attempt that is over, and the baton is in use   =        –
+//	Pushed           lost freeing              for an attempt that is over, and the baton is in use   =        –
 //	Pushed           vacant lapsed             for an attempt that is over, and the baton is free     =        orphan
 //	Woken            parked                    a grant to trust; the session has given up its holds   vacant   pass on
 //	Woken            parked                    a grant to trust                                       held     settle

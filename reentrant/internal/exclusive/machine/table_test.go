@@ -177,6 +177,11 @@ func linger(r *rig) Step {
 	return Step{Do: none}
 }
 
+// pushWhileBusy is the second copy of a grant for the latest attempt, while a goroutine has the baton.
+func pushWhileBusy(r *rig) Step {
+	return r.m.Pushed(&r.at, &backend.Grant{Epoch: r.next}, false, true)
+}
+
 func begin(r *rig) Step     { return r.m.Begin(&r.at, &r.head) }
 func woken(r *rig) Step     { return r.m.Woken(&r.at) }
 func giveUp(r *rig) Step    { return r.m.GiveUp() }
@@ -303,9 +308,8 @@ var table = []row{
 		return r.push(r.next)
 	}},
 	{event: "Pushed", from: []Phase{Handed, Idle}, when: "for this hold", to: same, do: Nothing, act: func(r *rig) Step { return r.push(r.next) }},
-	{event: "Pushed", from: []Phase{Vacant, Held, Lost, Freeing}, when: "for an attempt that is over, and the baton is in use", to: same, do: Nothing, act: func(r *rig) Step {
-		return r.m.Pushed(&r.at, &backend.Grant{Epoch: r.next}, false, true)
-	}},
+	{event: "Pushed", from: []Phase{Vacant, Begun, Held, Leaving}, when: "for an attempt that is over, and the baton is in use", to: same, do: Nothing, act: pushWhileBusy},
+	{event: "Pushed", from: []Phase{Lost, Freeing}, when: "for an attempt that is over, and the baton is in use", to: same, do: Nothing, act: pushWhileBusy},
 	{event: "Pushed", from: []Phase{Vacant, Lapsed}, when: "for an attempt that is over, and the baton is free", to: same, do: Orphan, act: func(r *rig) Step { return r.push(r.next) }},
 	{event: "Woken", from: []Phase{Parked}, when: "a grant to trust; the session has given up its holds", to: Vacant, do: PassOn, act: func(r *rig) Step {
 		r.push(r.next)
