@@ -3,10 +3,10 @@ package exclusive
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/localqueue"
 	"github.com/relock-go/relock/reentrant/internal/check"
 	"github.com/relock-go/relock/reentrant/internal/core"
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
@@ -26,7 +26,7 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 		until = time.Now()
 	}
 	has, more, err := had, max(t.Holds, 1), core.ErrTooManyHolds
-	if has <= maxHolds-more {
+	if has <= localqueue.MaxHolds-more {
 		err = st.setRemoteHolds(ctx, t.Owner, has+more, until)
 	}
 	if err == nil {
@@ -41,9 +41,6 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 	}
 	return err == nil, err
 }
-
-// maxHolds is the largest hold count, as in Java.
-const maxHolds = math.MaxInt32
 
 // setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
 // nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
