@@ -10,15 +10,15 @@ import (
 // A Backend is a lock server that the sessions of many processes share: Redis, or a substitute for tests. It decides
 // which session has a lock; package reentrant does everything else (queues of goroutines, re-entry, trust, renewal).
 //
-// Three rules hold for every verb:
+// Three rules hold for every verb, that is, for every method that sends a command:
 //
 //   - Atomic. It happens as a whole or not at all, in one order with all other verbs on the same lock.
 //   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more than
 //     its first arrival did. The documentation of each verb says how.
 //   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] are right about it: the verb may have
-//     happened, or the server read it and refused, or both: it stopped in the middle. A verb whose error is neither has
-//     changed nothing and can be tried again. Every error that is not a refusal contains [ErrUnavailable], and that of a
-//     context only if the caller's own has ended.
+//     happened, or the server read it and refused, or both, if it stopped in the middle. A verb whose error is neither has
+//     changed nothing and can be tried again. Every error that is not a refusal contains [ErrUnavailable]. It contains
+//     a context's error only if the caller's own context has ended.
 //
 // Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
 // clock of its own maps them, and never reads the wall clock to do so.
@@ -38,14 +38,14 @@ type Sink interface {
 	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
 	// lock's queue for it, with the ticket as the epoch.
 	Signalled(name string, ticket uint64, placed bool)
-	// Wanted says that another session asked for the lock that an epoch of this session has. It is called for holds
-	// whose owner is [LingeringOwner], at each attempt of the other session, and for watched holds ([Watcher]), at each
-	// of its attempts that queue up.
+	// Wanted says that another session asked for the lock that an epoch of this session has. For a hold whose owner is
+	// [LingeringOwner] it is called at each attempt of the other session, and for a watched hold ([Watcher]) at each
+	// attempt that queues up.
 	Wanted(name string, epoch uint64)
 	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
 	Taken(name string, epoch uint64)
 	// Reconnected says that the channel was (re)opened. Messages from before may be lost, so the session sends every
-	// waiting attempt again, and asks for holds that may have been taken up.
+	// waiting attempt again, and checks the holds that may have been taken up.
 	Reconnected()
 }
 
@@ -67,7 +67,7 @@ type Conn interface {
 	// Bind prepares the verbs for one lock. The error says what is wrong with the name; no command is sent.
 	Bind(name string) (Remote, error)
 	// Renew extends the leases of many holds and sets Gone where the epoch no longer has the lock, Err where there was
-	// no reply. One bad lock never keeps the others from being renewed. It never takes a lock or recreates a hold.
+	// no reply. One bad lock never keeps the others from being renewed. Renew never takes a lock or recreates a hold.
 	Renew(ctx context.Context, renewals []Renewal)
 	// Close closes the connection. It does not release the locks. A verb that is called later may still be carried out.
 	Close() error
@@ -76,7 +76,7 @@ type Conn interface {
 // A Remote is one lock as the backend knows it, seen by one session.
 //
 // An epoch counts the attempts of a session; what a session has on a lock (a hold, a grant or a place among the
-// waiters) carries the epoch that it was got with. A verb with a lower epoch than that never changes it.
+// waiters) carries the epoch that it was got with. A verb with a lower epoch never changes it.
 type Remote interface {
 	// Name is the lock's name.
 	Name() string
@@ -85,11 +85,12 @@ type Remote interface {
 	// is confirmed, with the same token and a full lease; a lower epoch, or one that has had the lock or was given up,
 	// is Stale. After an unknown outcome it is right to send the same epoch again.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
-	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an
-	// unknown outcome sending it again, or the next one, is right.
+	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an unknown
+	// outcome it is right to send the request again, or one with the next Op.
 	Reenter(ctx context.Context, req ReenterRequest) (ReenterReply, error)
-	// Release gives up what the session's attempts up to Epoch have on the lock, and hands it to the longest
-	// live waiter. After an unknown outcome sending it again is right; it then returns Nothing.
+	// Release gives up what the session's attempts up to Epoch have on the lock, and hands the lock to the live session
+	// that has waited longest. After an unknown outcome it is right to send it again: if the first copy was carried out,
+	// the next one returns Nothing.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)

@@ -12,19 +12,19 @@ type Conditions interface {
 	// in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
 	// ticket waiting, or Signalled; or, if the hold was gone before, it returns Gone.
 	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
-	// Signal wakes the longest live waiter of a condition, or all of them, on behalf of a hold: each gets a place
-	// in the lock's queue, unless its session has one or has the lock, and its session receives [Sink.Signalled]. The
-	// reply lists the tickets of the caller's own session. With All it may wake only a bounded number at once, the
-	// longest waiters first, and then sets More. An Op that is not above the last one (Reenter counts the same) signals
-	// no waiter, so after an unknown outcome sending it again is right.
+	// Signal wakes the live waiter that has waited longest for a condition, or all waiters, on behalf of a hold: each
+	// gets a place in the lock's queue, unless its session has a place or the lock, and its session receives
+	// [Sink.Signalled]. The reply lists the tickets of the caller's own session. With All it may wake only a bounded
+	// number at once, the longest waiters first, and then sets More. An Op that is not above the last one (Reenter and
+	// Signal count their Ops together) signals no waiter, so after an unknown outcome sending it again is right.
 	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
 	// Withdraw withdraws a ticket: it returns Waited if the ticket was not signalled before, Signalled if it was, else
 	// Gone. It does not acknowledge a signal: after an unknown outcome sending it again is right.
 	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
 	// Beat shows that the session of these tickets is alive, which they need once per Patience, and returns the status of
-	// each: Waited, or Signalled (also for one that was passed on because its session seemed dead). It acknowledges the
-	// signals of served tickets, whose owners have the lock again. A signalled ticket that gets no beat within its
-	// Patience and is not acknowledged is given to the next waiter.
+	// each: Waited, or Signalled (also if the signal was passed on because the session seemed dead). It acknowledges the
+	// signals of served tickets, whose owners have the lock again. The signal of a ticket that gets no beat within its
+	// Patience and is not acknowledged passes to the next waiter.
 	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 }
 
@@ -33,7 +33,7 @@ type AwaitRequest struct {
 	Condition string
 	Epoch     uint64        // of the hold
 	Ticket    uint64        // an epoch of its own, above the hold's
-	Owner     string        // as in AcquireRequest, as are the fields that follow: the waiter acquires the lock again with them
+	Owner     string        // as in AcquireRequest, like Holds, Seen and GrantTTL: the waiter acquires the lock again with them
 	Holds     int           //
 	Seen      Token         //
 	Patience  time.Duration // the ticket is lost when there is no Beat for so long
@@ -55,7 +55,7 @@ type SignalRequest struct {
 type SignalReply struct {
 	Gone    bool     // the epoch no longer has the lock
 	More    bool     // with All: other waiters are left, for a SignalRequest with the next Op
-	Tickets []uint64 // the signalled ones of the caller's session
+	Tickets []uint64 // the signalled tickets of the caller's session
 	_       struct{}
 }
 
@@ -63,9 +63,9 @@ type SignalReply struct {
 type TicketStatus int8
 
 const (
-	// Waited: it waits (Await, Beat), or waited until it was withdrawn (Withdraw).
+	// Waited: the ticket waits (Await, Beat), or waited until it was withdrawn (Withdraw).
 	Waited TicketStatus = iota + 1
-	// Signalled: it was signalled.
+	// Signalled: the ticket was signalled.
 	Signalled
 	// Gone: there is no such ticket, and for Await no such hold.
 	Gone

@@ -3,8 +3,8 @@ package backend
 // ConditionsPrefix is the beginning of the names of ConditionsOf. No user's lock has a name that begins so.
 const ConditionsPrefix = "relock:conditions:"
 
-// ConditionsOf is the name of the lock that has the conditions of a read-write lock's write side. The verbs of
-// conditions need the hold of a lock, but a writer has units of a shared name instead. So it takes this lock too, for
-// the time of one verb. A [Conn] binds the name like any other. In a Redis Cluster both are in one slot if the name has
-// a hash tag.
+// ConditionsOf returns the name of the lock that has the conditions of a read-write lock's write side. The verbs of
+// conditions need the hold of a lock, but a writer has units of a shared name instead. So a writer takes this lock too,
+// for the time of one verb. A [Conn] binds its name like any other. In a Redis Cluster this lock and the read-write
+// lock are in one slot if the name has a hash tag.
 func ConditionsOf(name string) string { return ConditionsPrefix + name }

@@ -9,8 +9,8 @@ import (
 // MaxSessionName is the maximal number of bytes in the name of a session.
 const MaxSessionName = 48
 
-// ProcessName returns by which name the sessions and connections of this process are known if they are given none: the
-// host's name and the process id, as in web-4711.
+// ProcessName returns the name of those sessions and connections of this process that are given none: the host's name
+// and the process id, as in web-4711.
 func ProcessName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -21,8 +21,8 @@ func ProcessName() string {
 	return host[:min(len(host), MaxSessionName-len(pid))] + pid
 }
 
-// PlainName returns a text as the name of a session: of letters, digits, hyphens, underscores and dots, with hyphens in
-// place of all else, and cut after MaxSessionName bytes.
+// PlainName makes a text the name of a session: it keeps letters, digits, hyphens, underscores and dots, puts hyphens
+// in place of all else, and cuts the text after MaxSessionName bytes.
 func PlainName(text string) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// String says the state in one line, for a log, with what other processes wrote in quotes if a terminal could
-// take it for a command:
+// String describes the state in one line, for a log. What other processes wrote is in quotes if a terminal could take
+// it for a command:
 //
 //	held 2 times by owner 18 of session web-4711.k3v9… for 1.8s, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
 //	kept by session web-4711.k3v9… for 1.8s, token 1763920871000003, lease ends in 2.2s
@@ -32,7 +32,7 @@ func (s State) String() string {
 	return text.String() + waiting(len(s.Waiting))
 }
 
-// String says the state in one line, as [State.String] does:
+// String describes the state in one line, as [State.String] does:
 //
 //	held by session web-4711.k3v9… (read) for 1.8s and session web-815.aq2x… (read), last token 1763920871000003, 1 session waits
 //	held by session web-4711.k3v9… (permits: 2) for 1.8s, last token 1763920871000003
@@ -49,7 +49,7 @@ func (s SharedState) String() string {
 	return fmt.Sprintf("%s, last token %d%s", text, s.Token, waiting(len(s.Waiting)))
 }
 
-// part says what a holder has.
+// part describes what a holder has.
 func (s SharedState) part(h SharedHolder) string {
 	switch {
 	case s.Kind == Permits:
@@ -90,7 +90,8 @@ func (s State) use() string {
 	return "held " + times(s.Holds)
 }
 
-// owner names the holder's owner, before its session: "" if the session keeps the lock for all its owners.
+// owner names the owner that has the lock, as text in front of its session; "" if the session keeps the lock for all
+// its owners.
 func (s State) owner() string {
 	if s.Kept() {
 		return ""

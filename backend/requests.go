@@ -2,11 +2,11 @@ package backend
 
 import "time"
 
-// The owners of holds that are the session's (reentrant.WithCohort).
+// Owners of holds that belong to a whole session (reentrant.WithCohort).
 const (
 	// CohortOwner stands for whichever owner of the session has the lock.
 	CohortOwner = "*"
-	// LingeringOwner is a CohortOwner whose session may have the lock while none of its owners does. A backend
+	// LingeringOwner is a CohortOwner whose session may have the lock while none of the session's owners does. A backend
 	// calls [Sink.Wanted] when another session asks for the lock.
 	LingeringOwner = "*linger"
 )
@@ -14,14 +14,14 @@ const (
 // An AcquireRequest is one copy of an attempt.
 type AcquireRequest struct {
 	Epoch    uint64
-	Owner    string        // the field in the hash after the session's id; any bytes, see CohortOwner
+	Owner    string        // who has the lock within the session: any bytes; see CohortOwner
 	Holds    int           // hold count to start with, at least 1
 	Lease    time.Duration // of the hold
 	NotAfter time.Time     // from then on this copy is refused
 
 	Queue   bool // take a place among the waiters if the lock is taken
 	Barge   bool // do not wait behind others for a free lock
-	Yield   bool // when taking over from the own session: give it to the first waiter, if any; with Queue, queue up
+	Yield   bool // when taking over from the own session: give the lock to the first waiter, if any; with Queue, queue up
 	Fixed   bool // the lease starts with the first reply Granted; repeating never prolongs it
 	KeepTTL bool // when taking over from the own session: leave the lease as it is
 
@@ -55,7 +55,7 @@ type AcquireStatus int8
 const (
 	// Granted: the attempt has the lock.
 	Granted AcquireStatus = iota + 1
-	// Waiting: another has it, or comes first; with Queue the attempt now has a place.
+	// Waiting: another session has the lock, or comes first; with Queue the attempt now has a place.
 	Waiting
 	// Stale: this epoch has had the lock or was given up, or the session has sent a higher one.
 	Stale
@@ -69,10 +69,10 @@ type AcquireReply struct {
 	// TTL is, with Waiting, what is left of the holder's lease, negative if it has none; with Granted and Fixed,
 	// what is left of the attempt's own lease, which an earlier copy may have started.
 	TTL time.Duration
-	// Lingers says, with Waiting, that the holder is a LingeringOwner: it has been asked, and gives the lock up if none of
-	// its owners has it. A Backend may leave it false.
+	// Lingers says, with Waiting, that the holder is a LingeringOwner: its session has been asked for the lock, and gives
+	// it up if none of its owners has the lock. A Backend may leave Lingers false.
 	Lingers bool
-	// Prior is, with Granted, what to remember. Its epoch is 0 if the Backend makes no use of it.
+	// Prior is, with Granted, what the session is to remember. Its epoch is 0 if the Backend makes no use of it.
 	Prior Prior
 	_     struct{}
 }
@@ -91,20 +91,20 @@ type ReenterRequest struct {
 type ReenterReply struct {
 	Gone  bool  // the epoch no longer has the lock
 	Holds int   // the count there is now
-	First Token // of the hold's block; 0: not known, as to a quorum
+	First Token // first token of the hold's block; 0: not known, as in a quorum
 	_     struct{}
 }
 
 // A ReleaseRequest gives up a hold, a grant or a place.
 type ReleaseRequest struct {
 	Epoch uint64
-	// Until is the time up to which a copy of an attempt up to Epoch may still be under way; such copies are
-	// refused until then. Zero: none is.
+	// Until is the time up to which a copy of an attempt up to Epoch may still be under way; such copies are refused
+	// until then. Zero: no copy is under way.
 	Until time.Time
 	Used  Token // last token used of the block; 0 for all of it
 	// StaysUntil is the time up to which no session gets the lock that is released: the hold becomes one of no session,
-	// and ends then. It may stay longer by the time that the verb takes, and not at all if it arrives later. Zero: the
-	// lock is free at once.
+	// and ends then. It may stay longer by the time that the verb takes, and does not stay if the verb arrives after
+	// that time. Zero: the lock is free at once.
 	StaysUntil time.Time
 	Prior      Prior // what the session remembers of the lock, as in AcquireRequest
 	_          struct{}
@@ -118,10 +118,10 @@ const (
 	Released ReleaseResult = iota + 1
 	// Withdrawn: the session had a place among the waiters.
 	Withdrawn
-	// Nothing: the session had nothing with such an epoch.
+	// Nothing: the session had nothing with Epoch or a lower one.
 	Nothing
-	// Freed: it had the lock, as the request's Prior says, and no other session waited. The Prior is still right, but
-	// for its Freed.
+	// Freed: the session had the lock, as the request's Prior says, and no other session waited. The Prior is right
+	// again once its Freed is set.
 	Freed
 )
 
@@ -129,13 +129,13 @@ const (
 type Renewal struct {
 	Remote Remote
 	Epoch  uint64
-	Lease  time.Duration // units of a shared name keep what they have if that is longer
-	// Under is 0 for the hold of a Lock. For units of a shared name ([Sharer]) it is that of a
-	// ShareRequest. Units are renewed only while nothing newer was sent about the name.
+	Lease  time.Duration // units of a shared name keep their lease if that is longer
+	// Under is 0 for the hold of a Lock. For units of a shared name ([Sharer]) it is the Under of a ShareRequest. Units
+	// are renewed only while Epoch is the session's last one for the name.
 	Under Token
 
 	Gone  bool  // set by Renew: the epoch no longer has the lock, or no live units under that token
-	First Token // set by Renew, of a Lock's hold: the first token of its block; 0: not known, as to a quorum
+	First Token // set by Renew, of a Lock's hold: the first token of its block; 0: not known, as in a quorum
 	Units int   // set by Renew, with Under: how many units the epoch has
 	Err   error // set by Renew: there was no reply, or a refusal
 }
@@ -147,19 +147,19 @@ type State struct {
 	// ([ReleaseRequest]).
 	Unlocked bool
 	Session  string        // the holder's session
-	Owner    string        // the holder's owner within it, as Owner.String prints it
+	Owner    string        // the holder's owner within that session, as Owner.String prints it
 	Holds    int           //
 	TTL      time.Duration // what is left of the lease; negative if it has none
 	Epoch    uint64        // the holder's attempt
-	First    Token         // of the holder's block; 0: not known, as to a quorum
+	First    Token         // first token of the holder's block; 0: not known, as in a quorum
 	Token    Token         // last token given out
 	Waiting  []string      // sessions with a live place, longest first
 	Note     string        // what the holder noted ([Noter]); "" if nothing
-	Since    time.Time     // when the holder got it, or its session if the owner is a CohortOwner; zero if that is not known, as of a quorum
-	Err      error         // why this lock could not be read, among many that were; all else is zero then
+	Since    time.Time     // when the holder got the lock, or its session if the owner is a CohortOwner; zero if that is not known, as in a quorum
+	Err      error         // why this lock, one of many, could not be read; all other fields are zero then
 }
 
-// Kept reports whether the holder is a [LingeringOwner]: its session keeps the lock for whichever of its owners needs it next,
-// and gives it to another session that asks. Whether one of them has it just now, only that session knows; if it stays kept although
-// others wait, one has.
+// Kept reports whether the holder is a [LingeringOwner]: its session keeps the lock for whichever of its owners needs it
+// next, and gives it up when another session asks. Only that session knows whether one of its owners has the lock at this
+// moment; if the lock stays kept although other sessions wait, one has it.
 func (s State) Kept() bool { return s.Locked && s.Owner == LingeringOwner }

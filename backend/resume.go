@@ -7,17 +7,17 @@ import (
 
 // A Resumer is an optional interface of a [Remote] whose holds can move to another session.
 type Resumer interface {
-	// Resume makes the hold that an owner has, in whichever session, that of an attempt of this session: with the same
-	// hold count and token. It takes no free lock and no other owner's. The session that had it receives [Sink.Taken].
-	// After an unknown outcome sending it again is right, with a higher epoch and Until: the first copy would take the
-	// owner's hold from wherever that has got to by the time it arrives.
+	// Resume moves the hold that an owner has, in whichever session, to an attempt of this session, with the same hold
+	// count and token. It takes no free lock and no other owner's hold. The session that had the hold receives
+	// [Sink.Taken]. After an unknown outcome sending it again is right, with a higher epoch and Until: otherwise a late
+	// first copy would take the hold from the session that has it by then.
 	Resume(ctx context.Context, req ResumeRequest) (ResumeReply, error)
 }
 
 // A ResumeRequest is one copy of an attempt to take up a hold.
 type ResumeRequest struct {
 	Epoch    uint64
-	Owner    string        // known by this in the whole deployment
+	Owner    string        // the name of the owner, which is known in the whole deployment
 	Lease    time.Duration // the hold has at least so long afterwards
 	Fixed    bool          // the hold keeps the lease that it has, if it has one
 	NotAfter time.Time     // from then on this copy is refused
@@ -46,6 +46,6 @@ const (
 	Resumed ResumeStatus = iota + 1
 	// NotThere: the owner does not have the lock.
 	NotThere
-	// Overtaken: a later attempt of this session has it, or this one was given up.
+	// Overtaken: a later attempt of this session has the hold, or this one was given up.
 	Overtaken
 )

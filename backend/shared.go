@@ -8,12 +8,13 @@ import (
 )
 
 // ErrWrongKind is returned when a name is already used for another kind of lock: a Lock, a read-write lock and a semaphore
-// cannot share one. It is also returned for a name whose keys have something that is not a lock at all, or cannot be read
-// as one. It is a refusal ([Refused]), and nothing was changed. A name's kind is forgotten some seconds after its last use.
+// cannot have the same name. It is also returned for a name whose keys have something that is not a lock at all, or cannot be
+// read as one. It is a refusal ([Refused]), and nothing was changed. A name's kind is forgotten some seconds after its last
+// use.
 var ErrWrongKind = errors.New("the name is used for another kind of lock, or for something else")
 
-// An OtherDataError is an ErrWrongKind that says which key has what, where a lock has something else. A [Remote] returns it
-// from Inspect if it can find that out.
+// An OtherDataError is an ErrWrongKind that says which key has data that is not a lock's, and what data. A [Remote] returns
+// it from Inspect if it can find that out.
 type OtherDataError struct {
 	Key  string
 	Data string // such as "a Redis list"
@@ -35,24 +36,24 @@ const AllUnits = 1<<31 - 1
 const Unlimited = AllUnits
 
 // ShareGrace is for how long the head of a semaphore's queue takes only what the other sessions can spare, so that each of
-// them keeps a share. From then on they are to give it whatever falls free.
+// them keeps a share. From then on the other sessions are to give the head whatever falls free.
 const ShareGrace = 10 * time.Millisecond
 
 // A Sharer is an optional interface of a [Remote] whose name many sessions can hold at once, in units. Without it
 // read-write locks and semaphores return errors.ErrUnsupported.
 //
 // The server knows sessions and units. A reader has 1, a writer AllUnits, a user of a semaphore as many as it wants. A
-// request fits when the units that the other sessions have and those that this session then has in total are no more than
-// the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
+// request fits when the units of the other sessions, and all units that this session would then have, are together no more
+// than the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
 type Sharer interface {
 	// Share sets how many units the session keeps from now on, and how many it wants. It is the only verb:
 	// it requests units, gives them back, waits, withdraws and confirms.
 	//
 	// A higher epoch than the last one: the session keeps Keep of its live units, gives back the others at once, and
-	// wants Want in total. A copy of the last epoch changes nothing of that: it gives the units that the session still
-	// has a full lease and its place a new deadline, and returns the present state. A lower epoch is StaleShare.
+	// wants Want in total. A copy of the last epoch changes none of these numbers: the units that the session still has
+	// get a full lease, its place gets a new deadline, and the reply has the present state. A lower epoch is StaleShare.
 	//
-	// Errors: ErrWrongKind; a refusal of a request that cannot be (see ShareRequest); a copy that the server refused
+	// Errors: ErrWrongKind; a refusal of an invalid request (see ShareRequest); a copy that the server refused
 	// because NotAfter had passed is ErrUnavailable, not a refusal, and the same epoch can be sent again; ErrNotReplicated.
 	// After an unknown outcome sending the same epoch again is right.
 	Share(ctx context.Context, req ShareRequest) (ShareReply, error)
@@ -61,7 +62,7 @@ type Sharer interface {
 	InspectShared(ctx context.Context) (SharedState, error)
 	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions get no message: a
 	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, returns no
-	// units. A session that had units has no place any more, either. It returns whether a session had any. A name that
+	// units. A session that had units has no place any more, either. It reports whether a session had any. A name that
 	// is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the units of the
 	// sessions that got them by the first. A copy that arrives after notAfter is refused, as one of Share is.
 	ForceShared(ctx context.Context, kind ShareKind, notAfter time.Time) (bool, error)
@@ -93,8 +94,8 @@ type ShareRequest struct {
 	// the session is granted what fits at once, or gets a place in the queue. A place that it has already is kept where
 	// it stands.
 	Want int
-	// Least is the smallest total that the session accepts. A grant has at least that many units, and of Permits no more
-	// while other sessions wait behind this one, unless it has more already.
+	// Least is the smallest total that the session accepts. A grant has at least that many units. Of Permits it has no
+	// more while other sessions wait behind this one, unless this session has more already.
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
@@ -102,22 +103,23 @@ type ShareRequest struct {
 	// before a loss of the server's data are not confirmed. It stays the same while the session has any units, so a
 	// session that missed a reply names the right one too. 0 if it has none.
 	Under Token
-	// Tail is the last token of its block that a writer used, if the session has AllUnits and keeps fewer; the tokens
-	// after it are free again, and readers come under it. 0 keeps the whole block as used.
+	// Tail is the last token that a writer used of its block, if the session has AllUnits and keeps fewer. The tokens
+	// after it are free again, and readers get Tail as their token. 0: the whole block counts as used.
 	Tail Token
-	// Tokens is how many tokens a grant of AllUnits has, 1 to 65,536; it may have fewer. Of ReadWrite alone.
+	// Tokens is how many tokens a grant of AllUnits has, 1 to 65,536; the grant may have fewer. It is for ReadWrite alone.
 	Tokens int
-	// Seen is the highest token that the session has seen for any lock; of a ReadWrite request for fewer than AllUnits, of
-	// this name: readers come above that too, although the server forgot the write. Refused if over a year ahead of the clock.
+	// Seen is the highest token that the session has seen for any lock; in a ReadWrite request for fewer than AllUnits,
+	// for this name. If the server has forgotten the write that Seen comes from, readers get a token above Seen. A
+	// request for units whose Seen is over a year ahead of the clock is refused.
 	Seen Token
-	// Try asks for one attempt: behind other sessions that wait it is refused at once, and a place that the session has
-	// goes. Else it is granted what fits, or the server asks all other sessions that have units (see SharedSink), and the
-	// request has the head's place until it is granted, or refused: when all of them have answered, or when one that has
-	// answered keeps more units than the request leaves to all others. A refusal is a reply without a place, or a push
-	// with fewer units than Least. A higher epoch that is no Try makes the place an ordinary one.
+	// Try asks for one attempt: behind other sessions that wait it is refused at once, and the session loses its place, if any.
+	// Else it is granted what fits, or the server asks all other sessions that have units (see SharedSink), and the request has
+	// the head's place until it is granted, or refused: when all of them have answered, or when one that has answered keeps more
+	// units than the request leaves to all others. A refusal is a reply without a place, or a push with fewer units than Least. A
+	// higher epoch that is no Try makes the place an ordinary one.
 	Try bool
-	// Answer is the number of the try that this request answers, as SharedWanted named it: the session keeps only the
-	// units that it uses. One that keeps none answers in any case. 0 answers none, and the number of a try that is over
+	// Answer is the number of the try that this request answers, as SharedWanted named it: the session keeps only the units
+	// that it uses. A request that keeps none answers in any case. 0 answers none, and the number of a try that is over
 	// changes nothing.
 	Answer uint64
 
@@ -125,7 +127,7 @@ type ShareRequest struct {
 	GrantTTL time.Duration // lease of units that are granted while the session waits
 	Patience time.Duration // the place is lost when no copy comes for so long
 	NotAfter time.Time     // from then on this copy is refused
-	Memory   time.Time     // no earlier than the latest NotAfter that the session sent for this name, this copy's included
+	Memory   time.Time     // the server knows the epoch until then; no earlier than any NotAfter sent for the name
 	_        struct{}
 }
 
@@ -133,21 +135,21 @@ type ShareRequest struct {
 type ShareStatus int8
 
 const (
-	// Shared: the epoch counts, and the reply says what the session has.
+	// Shared: the epoch is the session's last one now, and the reply says what the session has.
 	Shared ShareStatus = iota + 1
 	// StaleShare: the server knows a higher epoch of this session. Nothing was touched.
 	StaleShare
 	// ShareLost: the server does not know of Keep live units under the token Under. The session has no units and no place
-	// now, and the epoch counts. Copies of it return Shared with no units and no place.
+	// now, and the epoch is its last one. Copies of the request return Shared with no units and no place.
 	ShareLost
 )
 
 // A ShareReply is the reply to a ShareRequest, with the state after it.
 type ShareReply struct {
 	Status ShareStatus
-	Epoch  uint64 // that the server knows; with StaleShare a higher one than the request's
-	// Units is what the session has. The lease of the request counts for it from when the copy was sent, at the earliest.
-	// Without a place it is settled. It can be fewer than Want, and fewer than Keep when they ran out since.
+	Epoch  uint64 // the session's last one, as the server knows it; with StaleShare higher than the request's
+	// Units is how many units the session has. The request's lease of them began when the copy was sent, at the earliest.
+	// Without a place the number is final. It can be less than Want, and less than Keep if the units' lease has ended since.
 	Units  int
 	Placed bool // the session has a place in the queue, and receives the grant as a push, with the same epoch
 	// First and Last are the tokens under which the session has the units, 0 with no units. A writer (AllUnits) has a
@@ -155,15 +157,16 @@ type ShareReply struct {
 	// could have used: their version is one above it. A writer that kept 1 has the version of a reader from then on. While a
 	// session with AllUnits has not used a token, nothing was written after First - 1, which is the version of its readers.
 	First, Last Token
-	// May is how many units the session may keep so that the head of the queue fits: it is to give back what is above
-	// that. Unlimited if no session waits, or this session is the head: so one with a place learns that it is. With
-	// Permits it is 0 when the head has waited for some milliseconds. Only other sessions receive a push.
+	// May is how many units the session may keep so that the head of the queue fits: the session is to give back the
+	// rest. It is Unlimited if no session waits, or if this session is the head: so a session with a place learns that
+	// it is the head. With Permits it is 0 when the head has waited for some milliseconds. The other sessions learn of
+	// it by a push.
 	May int
 	// Share is Limit divided by the number of sessions that have units or a place, this one included, rounded up. 0 with
 	// ReadWrite.
 	Share int
-	// Try is the number of the try of another session that May is about, as SharedWanted names it: no session waits. 0 if
-	// one does, or none has the head's place.
+	// Try is the number of another session's try, as SharedWanted names it, if that try is the head of the queue: May is
+	// for its sake, and not for a session that waits. Otherwise 0.
 	Try uint64
 	_   struct{}
 }
@@ -172,11 +175,11 @@ type ShareReply struct {
 // gets no news until its next copy. Both messages are hints: they may come twice, late or never.
 type SharedSink interface {
 	// Shared says that a request of this session that had a place was granted, or, with fewer units than its Least, that
-	// a Try was refused. It counts only for the epoch that it names, while that is the last one.
+	// a Try was refused. It counts only for the epoch that it names, while that is the session's last one.
 	Shared(ShareGrant)
-	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units:
-	// Unlimited when the last session that waited has left without a grant. It is called when may falls, and again at
-	// each copy of the request at the head of the queue. If try is not 0, that request is a Try, and no session waits. It may
+	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units: Unlimited
+	// when the last session that waited has left without a grant. It is called when may falls, and again at each copy of the
+	// request at the head of the queue. If try is not 0, that request is the Try with this number, and does not wait. It may
 	// need this session's answer: a request with a higher epoch that keeps only the units in use, and names try as its Answer.
 	SharedWanted(name string, may int, try uint64)
 }
@@ -209,8 +212,8 @@ type SharedHolder struct {
 	Session string
 	Epoch   uint64
 	Units   int
-	Under   Token         // under which it got the first of them
-	Limit   int           // that its last request named
+	Under   Token         // the token under which it got the first of its units
+	Limit   int           // the Limit of its last request
 	TTL     time.Duration // what is left of the lease
 	// Since is when it was last granted units, by the server's clock. Zero if that is not known. A session keeps units
 	// between the calls that use them, so a call may have them for a shorter time.
