@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Taking a lock, repeating that, and taking it over within a session.
+// Cases about taking a lock, repeating the attempt, and taking the lock over within a session.
 var acquireCases = []testCase{
 	{"Acquire/TakesAFreeLock", takesAFreeLock},
 	{"Acquire/WaitsWhileAnotherHasTheLock", waitsWhileAnotherHasTheLock},

@@ -92,7 +92,7 @@ func (r *remote) beat(tickets ...uint64) []backend.TicketStatus {
 	return answers
 }
 
-// served acknowledges signals.
+// served acknowledges the signals of these tickets.
 func (r *remote) served(tickets ...uint64) {
 	r.t.Helper()
 	ctx, cancel := r.command()
@@ -101,7 +101,7 @@ func (r *remote) served(tickets ...uint64) {
 	require.NoError(r.t, err, "Beat")
 }
 
-// told waits for the message of a signal, and requires that it says whether the waiter got a place in the queue.
+// told waits for the message of a ticket's signal, and requires that placed is what it says about a place in the queue.
 func (s *session) told(ticket uint64, placed bool) {
 	s.t.Helper()
 	s.t.eventually("the signal arrives", func() bool { return s.mail.told(s.name, ticket) != nil })
@@ -112,9 +112,9 @@ func beatenEvery(patience time.Duration) func(*backend.AwaitRequest) {
 	return func(r *backend.AwaitRequest) { r.Patience = patience }
 }
 
-// patiently runs a case that needs a ticket which is alive for the next command or two, and dead after a pause. On a
-// slow machine the ticket may die too soon: then the case runs again with more patience. Each run has ten epochs. A run
-// that failed must leave nothing behind.
+// patiently calls try with a patience for which a ticket should be alive for the next command or two, and dead after a
+// pause. On a slow machine the ticket may die too soon: then try returns false, and is called again with more patience.
+// Each call may use ten epochs. A call that failed must leave nothing behind.
 func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	t.Helper()
 	epoch := uint64(1)
@@ -126,8 +126,9 @@ func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	}
 }
 
-// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. It calls then as
-// soon as a has received the message.
+// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. As soon as a has
+// received the message, deafly calls the function then. It returns the epoch that all three have used; the tickets have
+// the next one.
 func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
 	t.Helper()
 	t.patiently(func(first uint64, patience time.Duration) bool {
@@ -317,7 +318,7 @@ func leaverSignalled(t *test) {
 func servedStays(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) { a.served(epoch + 1) })
-	b.beat(epoch + 1) // this heartbeat finds that the signal was not acknowledged
+	b.beat(epoch + 1) // this heartbeat would pass on a signal that was not acknowledged
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(epoch+1))
 	c.signal(epoch, 2, false)
 	b.told(epoch+1, true)
@@ -338,7 +339,7 @@ func beatKeeps(t *test) {
 	a, b, _ := t.connect3()
 	t.patiently(func(epoch uint64, patience time.Duration) bool {
 		a.waits(epoch, beatenEvery(patience))
-		for range 5 { // both pauses together are longer than the waiter's patience
+		for range 5 { // all pauses together are longer than the waiter's patience
 			t.pause(patience / 4)
 			require.Equal(t, []backend.TicketStatus{backend.Waited}, a.beat(epoch+1))
 		}

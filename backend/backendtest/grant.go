@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about locks that are handed to a waiter, and about the message.
+// Cases about locks that are handed to a waiter, and about the message that it receives.
 var grantCases = []testCase{
 	{"Grant/HasAllThatTheWaiterNeeds", grantIsComplete},
 	{"Grant/SaysWhenItWasMade", grantHasItsTime},

@@ -58,7 +58,7 @@ func (t *test) pause(d time.Duration) {
 	}
 }
 
-// full requires that a TTL is that of a lease which began during this case.
+// full requires that ttl is what is left of a lease of this length that began during this case.
 func (t *test) full(lease, ttl time.Duration) {
 	t.Helper()
 	require.LessOrEqual(t, ttl, lease, "longer than the lease")
@@ -132,7 +132,7 @@ func barge(r *backend.AcquireRequest)   { r.Barge = true }
 func yield(r *backend.AcquireRequest)   { r.Queue, r.Yield = true, true }
 func keepTTL(r *backend.AcquireRequest) { r.KeepTTL = true }
 
-// request is an attempt of owner "1" that does not queue. Its lease and all its other times are long.
+// request returns an attempt of owner "1" that does not queue. Its lease and all its other times are long.
 func request(epoch uint64, changes []with) backend.AcquireRequest {
 	req := backend.AcquireRequest{
 		Epoch: epoch, Owner: "1", Holds: 1, Lease: long, NotAfter: time.Now().Add(limit),
@@ -154,8 +154,8 @@ func (r *remote) acquire(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// try is an acquire whose lease may be over before its reply comes, if the machine is slow. Then a Backend may return
-// an error instead of the grant, and over is true.
+// try sends an attempt whose lease may be over before its reply comes, if the machine is slow. Then a Backend may
+// return an error instead of the grant, and over is true.
 func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply, over bool) {
 	r.t.Helper()
 	ctx, cancel := r.command()
@@ -170,7 +170,7 @@ func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply,
 	return reply, false
 }
 
-// brief is a take with a lease that ends soon, or has ended already.
+// brief takes the lock with a lease that ends soon, or has ended already.
 func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply, over := r.try(epoch, append([]with{lease(r.t.brief)}, changes...)...)
@@ -180,7 +180,7 @@ func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// take is an acquire that must be granted.
+// take sends an attempt that must be granted.
 func (r *remote) take(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply := r.acquire(epoch, changes...)
@@ -188,8 +188,8 @@ func (r *remote) take(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// taken waits until the session has taken the lock, and returns the epoch. In a quorum an attempt that only some of the nodes
-// gave the lock is stale.
+// taken waits until the session has taken the lock, and returns the epoch. In a quorum an attempt to which only some of the
+// nodes gave the lock becomes stale: the next one has the next epoch.
 func (r *remote) taken(epoch uint64, changes ...with) (uint64, backend.AcquireReply) {
 	r.t.Helper()
 	var reply backend.AcquireReply
@@ -202,7 +202,7 @@ func (r *remote) taken(epoch uint64, changes ...with) (uint64, backend.AcquireRe
 	return epoch, reply
 }
 
-// wait is an acquire that must be queued.
+// wait sends an attempt that must be queued.
 func (r *remote) wait(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply := r.acquire(epoch, append(changes, queue)...)
@@ -210,7 +210,7 @@ func (r *remote) wait(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// stale is an acquire that must be stale.
+// stale sends an attempt that must be stale.
 func (r *remote) stale(epoch uint64, changes ...with) {
 	r.t.Helper()
 	require.Equal(r.t, backend.Stale, r.acquire(epoch, changes...).Status, "Acquire of epoch %d", epoch)
@@ -337,8 +337,8 @@ type push struct {
 }
 
 // handOver passes the lock from one session to another that waits for it, and returns the message that the other
-// receives. Neither may have or want the lock before. If the channel was reopened meanwhile, the message may be lost,
-// and handOver does it all again.
+// receives. Neither session may have or want the lock before. If the channel was reopened meanwhile, the message may
+// be lost, and handOver does it all again.
 func (t *test) handOver(from, to *session, changes ...with) push {
 	t.Helper()
 	for range 5 {

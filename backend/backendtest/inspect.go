@@ -109,7 +109,7 @@ func endsIn(ttl time.Duration, began time.Time) ending {
 	return ending{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// agrees checks that two reads, however long they took, say the same.
+// agrees requires that two reads of a hold's TTL, however long they took, can mean the same end.
 func (e ending) agrees(t *test, other ending) {
 	t.Helper()
 	require.False(t, other.latest.Before(e.earliest.Add(-limit)), "%v ends earlier than %v", other, e)

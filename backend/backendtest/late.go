@@ -50,7 +50,7 @@ func (s *session) until(epoch uint64, d time.Duration) backend.ReleaseResult {
 	return s.send(backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(d)})
 }
 
-// use makes another session hold the lock for a moment, so that the record is about that session.
+// use takes the lock and releases it, so that the server's record is about this session.
 func (s *session) use(epoch uint64) {
 	s.t.Helper()
 	s.take(epoch)

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about every verb that changes something: a copy of it arrives after the lock has changed.
+// Cases about every verb that changes something: a copy of the verb arrives after the lock has changed.
 var lateVerbCases = []testCase{
 	{"LateVerb/Acquire", afterwards(func(a *session) { a.stale(1, owner(portable), queue) })},
 	{"LateVerb/Reenter", afterwards(func(a *session) {
@@ -35,9 +35,8 @@ var lateVerbCases = []testCase{
 	{"LateVerb/ForceShared", lateForceShared},
 }
 
-// afterwards returns a case about a late copy of a verb of a session's first epoch. It arrives when the session has the
-// lock with a higher epoch, when another session has it for the same owner, and when it is free. It must change
-// nothing.
+// afterwards returns a case about a late copy of a verb of a session's first epoch. The copy arrives when the session has
+// the lock with a higher epoch, when another session has it for the same owner, and when it is free. It must change nothing.
 func afterwards(send func(a *session)) func(*test) {
 	return func(t *test) {
 		a, b, _ := t.connect3()
@@ -52,8 +51,8 @@ func afterwards(send func(a *session)) func(*test) {
 	}
 }
 
-// The nodes of a quorum have received a lease at different times, since the case began, and each Inspect sees another
-// majority.
+// nodesApart allows for a quorum: its nodes have received a lease at different times, since the case began, and each
+// Inspect sees another majority.
 const nodesApart = 100 * time.Millisecond
 
 // leavesAlone requires that a verb does not change the lock.
@@ -77,7 +76,7 @@ func lateSignal(t *test) {
 	a.take(2)
 	require.True(t, a.signal(1, 9, true).Gone)
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2))
-	a.signal(2, 2, false) // this release releases nothing: a copy of an earlier release comes after it
+	a.signal(2, 2, false) // signals b, which gets the lock at the release
 	a.release(2)
 	b.take(3)
 	b.release(3)

@@ -98,7 +98,7 @@ func (m *mailbox) told(name string, ticket uint64) *bool {
 	return nil
 }
 
-// Resumed counts how often the channel was reopened.
+// Reconnected counts how often the channel was reopened.
 func (m *mailbox) Reconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

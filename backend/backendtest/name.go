@@ -16,8 +16,8 @@ var nameCases = []testCase{
 
 const longestName = 4096
 
-// names are names of locks that a faulty Backend confuses with other texts, or with each other. All have a prefix that
-// no other test uses.
+// names returns names of locks that a faulty Backend confuses with other texts, or with each other. All have a prefix
+// that no other test uses.
 func names(prefix string) []string {
 	list := []string{prefix}
 	for _, tail := range []string{
@@ -60,7 +60,7 @@ func nameIsAnyBytes(t *test) {
 	}
 }
 
-// All are held at once, each by an epoch of its own, and released one after the other.
+// All locks are held at the same time, each by an epoch of its own, and released one after the other.
 func nameIsOneLock(t *test) {
 	a := t.connect()
 	all := a.bindable(t)

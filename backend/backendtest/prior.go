@@ -32,7 +32,7 @@ var priorCases = []testCase{
 // remembering sends a Prior with an attempt.
 func remembering(p backend.Prior) with { return func(r *backend.AcquireRequest) { r.Prior = p } }
 
-// remember takes the lock and returns the reply's Prior, which may be empty.
+// remember takes the lock and returns the reply's Prior, or one made from the attempt if the reply has none.
 func (r *remote) remember(epoch uint64, changes ...with) backend.Prior {
 	r.t.Helper()
 	return remembered(request(epoch, changes), r.take(epoch, changes...))
@@ -45,7 +45,7 @@ func remembered(req backend.AcquireRequest, reply backend.AcquireReply) backend.
 	return backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: reply.Last}
 }
 
-// releaseBy releases an epoch with a Prior, and requires that the session had the lock.
+// releaseBy releases an epoch with a Prior, and requires that the session had the lock, and that the lock is free then.
 func (r *remote) releaseBy(epoch uint64, p backend.Prior) {
 	r.t.Helper()
 	got := r.send(backend.ReleaseRequest{Epoch: epoch, Prior: p})
@@ -105,8 +105,8 @@ func aWrongPrior(t *test) {
 	}
 }
 
-// An attempt for which another session waits is not granted on the strength of a hold that the wrong Prior has
-// destroyed.
+// A wrong Prior must not cost the session its hold: the attempt would find the lock free, and the session that waits
+// would get it.
 func aWrongPriorLeavesTheHold(t *test) {
 	a, b, _ := t.connect3()
 	p := a.remember(1)
@@ -226,7 +226,7 @@ func priorReleaseServesTheFirst(t *test) {
 func latePrior(t *test) {
 	a := t.connect()
 	p := a.remember(1)
-	t.pause(2 * short) // so that the token is lower than the late time limit
+	t.pause(2 * short) // so that the token, which is a time, is lower than the late time limit
 	late := func(epoch uint64) {
 		t.Helper()
 		ctx, cancel := a.command()
@@ -338,7 +338,7 @@ func latePriorYield(t *test) {
 	a, b, _ := t.connect3()
 	p := a.remember(1)
 	b.wait(1)
-	t.pause(2 * short) // so that the token is lower than the late time limit
+	t.pause(2 * short) // so that the token, which is a time, is lower than the late time limit
 	ctx, cancel := a.command()
 	defer cancel()
 	reply, err := a.raw.Acquire(ctx, request(2, []with{yield, remembering(p), notAfter(time.Now().Add(-short))}))

@@ -85,7 +85,7 @@ func renewManyLocks(t *test) {
 	}
 }
 
-// lost lists some of many locks: the first, the last, and some in between.
+// lost reports whether lock i is one that the session loses: the first, the last or one of two in between.
 func lost(i int) bool { return i%83 == 0 }
 
 func renewOfNothing(t *test) {

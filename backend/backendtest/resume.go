@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Holds that move to another session, for Remotes that support it.
+// Cases about holds that move to another session, for Remotes that support it.
 var resumeCases = []testCase{
 	{"Resume/TakesTheHoldWithItsCountAndToken", resumeTakes},
 	{"Resume/ACopyGetsTheSameReply", resumeAgain},

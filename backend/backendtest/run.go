@@ -13,7 +13,7 @@ import (
 // A Case is one test of the suite.
 type Case struct {
 	Name string // the area and what must hold: Area/WhatMustBeTrue
-	// Func tests a Backend. It reports failures to t only, and ends its goroutine after one.
+	// Func tests a Backend. It reports failures to t only, and ends its goroutine after a failure.
 	Func func(t testing.TB, b backend.Backend)
 	_    struct{}
 }

@@ -161,7 +161,7 @@ func twoUpgrades(t *test) {
 	reply := b.write(1)
 	b.placed(reply)
 	require.Zero(t, reply.May)
-	reply = b.write(0) // its last reader leaves
+	reply = b.write(0) // b's last reader leaves
 	b.placed(reply)
 	a.granted(all)
 	a.keep(0)
@@ -239,7 +239,7 @@ func askedAgain(t *test) {
 	a, b, c := s[0], s[1], s[2]
 	a.write(0)
 	b.placed(b.write(0))
-	sent := 1 // by b, the head: each asks a once
+	sent := 1 // the copies that b, the head, has sent: each asks a once
 	again := func() backend.ShareReply { sent++; return b.again() }
 	a.wanted(0, again)
 	heard := a.mail.shares.asked(t.name).count
@@ -276,7 +276,8 @@ func relieved(t *test) {
 	}
 }
 
-// A writer leaves, and its session's place is for readers from now on: they get in, and others may come in to the holders.
+// A session that waits to write asks for a reader's unit instead: it is granted the unit, and the holder may keep all its
+// units.
 func relievedByLess(t *test) {
 	a := t.readers(1)[0]
 	b := t.sharers(1)[0]
@@ -418,7 +419,7 @@ func headGetsItsLeast(t *test) {
 	c.placed(c.borrow(9, 0, 9, least(3)))
 	a.keep(0)
 	b.granted(2)
-	c.granted(7) // the units that are left: no session waits behind it
+	c.granted(7) // the units that are left: no session waits behind c
 }
 
 func grantTakesNone(t *test) {
@@ -431,7 +432,7 @@ func grantTakesNone(t *test) {
 	d.placed(d.borrow(10, 0, 1))
 	a.keep(2)
 	c.granted(3)
-	b.granted(4) // it already has more than its least
+	b.granted(4) // b already has more than its least
 	d.granted(1)
 }
 
@@ -462,7 +463,7 @@ func graceEnds(t *test) {
 	}
 	t.pause(11 * time.Millisecond)
 	require.Zero(t, a.again().May)
-	b.wanted(0, b.ifLost(c.again)) // sent again by a's copy: it may keep fewer units than before
+	b.wanted(0, b.ifLost(c.again)) // a's copy causes the message: b may keep fewer units than before
 	a.wanted(0, c.again)
 	require.Zero(t, b.again().May)
 	c.placed(c.borrow(10, 0, 3, least(3)))
@@ -487,7 +488,7 @@ func lessAgain(t *test) {
 	a.wanted(5, b.again)
 }
 
-// A session tells its users of those that wait, and not of those that try.
+// A session reports to its users that other sessions wait, and not that they try. So the messages must distinguish the two.
 func waitersAreNoTries(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -508,7 +509,7 @@ func manyAtOnce(t *test) {
 	a, b, c := s[0], s[1], s[2]
 	a.borrow(10, 0, 4)
 	b.placed(b.borrow(10, 0, 8, least(8)))
-	c.placed(c.borrow(10, 0, 1)) // its units are free, but it is not the head
+	c.placed(c.borrow(10, 0, 1)) // the unit that c wants is free, but c is not the head
 	a.wanted(2, b.again)
 	a.keep(2)
 	b.granted(8)

@@ -74,7 +74,7 @@ func resendKeeps(t *test) {
 func resendLease(t *test) {
 	a := t.sharers(1)[0]
 	a.read(0, shareLease(medium))
-	a.last.Lease = long // a copy of the same epoch that says that it keeps none
+	a.last.Lease = long // a copy of the last epoch, which says that the session keeps no units
 	a.again()
 	t.full(long, a.state().Holders[0].TTL)
 }
@@ -93,7 +93,7 @@ func staleShare(t *test) {
 	require.Equal(t, 1, a.unitsOf(b))
 }
 
-// The time of the last epoch is over, but not that of an earlier copy.
+// The time in which copies of the last epoch may arrive is over, but not that of an earlier epoch's copy.
 func staleWithoutUnits(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -107,9 +107,9 @@ func staleWithoutUnits(t *test) {
 	b.queued()
 }
 
-// hurry sends copies of a request with a short time limit, and more time for each, until one arrives in time. It returns when
-// that time is over. A copy may be refused earlier than its limit, by no more than the call takes: so well does the session
-// know the server's clock after it.
+// hurry sends copies of a request with a short time limit, and more time for each, until one arrives in time. It returns the
+// reply to that copy, and its time limit. A copy may be refused before its limit, by no more than the call takes: the session
+// does not know the server's clock better than that.
 func (s *sharer) hurry(req backend.ShareRequest) (backend.ShareReply, time.Time) {
 	s.t.Helper()
 	for within := short; ; within *= 2 {
@@ -244,9 +244,9 @@ func (t *test) hasToken(reply backend.ShareReply) {
 	require.Equal(t, reply.First, reply.Last)
 }
 
-// The blocks of a shared name end near the clock, as those of a lock do, and at an even token.
+// A block of tokens begins and ends with an even one, and ends only a few seconds ahead of the clock, as a lock's does.
 func sharedBlocksEnd(t *test) {
-	const size, most = 1 << 16, 10_000_000 // a number of tokens, and ten seconds
+	const size, most = 1 << 16, 10_000_000 // a number of tokens; as microseconds, most is ten seconds
 	a := t.sharers(1)[0]
 	began := time.Now()
 	first := a.write(0, block(size))

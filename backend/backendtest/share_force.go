@@ -16,7 +16,7 @@ func (s *sharer) forceShared(kind backend.ShareKind) (bool, error) {
 	return s.raw.(backend.Sharer).ForceShared(ctx, kind, time.Now().Add(limit))
 }
 
-// forced does that, and requires that there were units.
+// forced calls forceShared, and requires that a session had units.
 func (s *sharer) forced(kind backend.ShareKind) {
 	s.t.Helper()
 	had, err := s.forceShared(kind)

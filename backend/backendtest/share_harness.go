@@ -20,11 +20,11 @@ type shareMail struct {
 	wanted map[string]ask // by name
 }
 
-// An ask is what the messages have told a session about other sessions that wait.
+// An ask is what the messages have said to a session about other sessions that want units.
 type ask struct {
 	count int    // the number of messages
-	may   int    // the units that it may keep, by the last message
-	try   uint64 // the last try that asked it
+	may   int    // the units that the session may keep, by the last message
+	try   uint64 // the number of the last try that asked the session
 }
 
 // Shared keeps the grant.
@@ -62,7 +62,7 @@ func (m *shareMail) grant(name string, epoch uint64) (g backend.ShareGrant, ok b
 	return m.grants[i], true
 }
 
-// asked returns what the messages about a name have told the session.
+// asked returns what other sessions have asked of this one, by the messages about a name.
 func (m *shareMail) asked(name string) ask {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +144,8 @@ func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	return s.raw.(backend.Sharer).Share(ctx, req)
 }
 
-// say sends a copy that must succeed. If the reply is about the last epoch, it updates the session's state.
+// say sends a copy that must succeed. If it is of the last epoch, and that keeps no units, say stores the token of
+// the new ones.
 func (s *sharer) say(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	reply, err := s.send(req)
@@ -161,7 +162,7 @@ func (s *sharer) again() backend.ShareReply {
 	return s.say(s.last)
 }
 
-// read asks for 1 unit, and keeps the given number.
+// read asks for 1 unit in total, and keeps the given number.
 func (s *sharer) read(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, 1, changes))
@@ -179,7 +180,7 @@ func (s *sharer) keep(n int, changes ...shareWith) backend.ShareReply {
 	return s.say(s.next(s.last.Kind, s.last.Limit, n, n, changes))
 }
 
-// borrow asks for permits; one is enough for it.
+// borrow asks for want permits in total; one is enough.
 func (s *sharer) borrow(limit, keep, want int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.Permits, limit, keep, want, append([]shareWith{least(1)}, changes...)))
@@ -230,7 +231,7 @@ func (s *sharer) refused(units int) {
 	require.Equal(s.t, units, reply.Units)
 }
 
-// wanted waits for the message that the session may keep at most so many units. It calls again to cause the message.
+// wanted waits for a message that lets the session keep at most may units. Until then it runs again, which causes one.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
@@ -242,7 +243,7 @@ func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	})
 }
 
-// heardMore waits until the session has been asked more often than before. It calls again to cause the message.
+// heardMore waits until the session has been asked more than before times. Until then it runs again, which causes a message.
 func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked", func() bool {
@@ -254,7 +255,7 @@ func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	})
 }
 
-// ifLost returns a function that calls again only if the channel was reopened since, so that a message may be lost.
+// ifLost returns a function that runs again only if the channel was reopened meanwhile, so that a message may be lost.
 func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareReply {
 	mark := s.mail.resumed()
 	return func() (reply backend.ShareReply) {
@@ -265,8 +266,8 @@ func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareRep
 	}
 }
 
-// asked waits for the message that a try with a number above after asks the session, and returns that number. If the
-// channel was reopened meanwhile, it calls again to cause the message.
+// asked waits for the message in which a try with a number above older asks the session, and returns that number. If
+// the channel was reopened meanwhile, it runs again, which causes the message.
 func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint64) {
 	s.t.Helper()
 	again = s.ifLost(again)
@@ -280,8 +281,8 @@ func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint6
 	return try
 }
 
-// relieved waits for the message that the session may keep any number of units. If the channel was reopened meanwhile, the
-// message may be lost.
+// relieved waits for the message that the session may keep any number of units. It stops waiting if the channel is
+// reopened, since the message may be lost then.
 func (s *sharer) relieved() {
 	s.t.Helper()
 	mark := s.mail.resumed()
@@ -329,7 +330,7 @@ func (s *sharer) lapsed(other *sharer) {
 	s.t.eventually("the lease ends", func() bool { return s.unitsOf(other) == 0 })
 }
 
-// renewShared renews the units of an epoch, and returns how many there are.
+// renewShared renews the units of an epoch, and returns how many there are, and whether they are gone.
 func (s *sharer) renewShared(epoch uint64, under backend.Token, lease time.Duration) (units int, gone bool) {
 	s.t.Helper()
 	batch := []backend.Renewal{{Remote: s.raw, Epoch: epoch, Under: under, Lease: lease}}

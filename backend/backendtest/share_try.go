@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about shared names: tries, which are refused only because of units that are in use.
+// Cases about tries for shared names, which are refused only if other sessions wait, or use the units.
 var shareTryCases = []testCase{
 	{"ShareTry/IsGrantedWhatFits", tryFits},
 	{"ShareTry/IsRefusedAtOnceBehindOthers", tryBehindOthers},
@@ -77,7 +77,8 @@ func tryAsksAll(t *test) {
 	require.Equal(t, a.asked(0, c.again), b.asked(0, c.again), "both messages are of the same try")
 }
 
-// Units that a session gives back when it tries go to the waiter before it, which is then asked like all other holders.
+// Units that a session gives back when it tries go to the waiter before it. That waiter then has units, and is asked like
+// all other holders.
 func tryAsksServed(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -181,7 +182,7 @@ func tryLeaseEnded(t *test) {
 	a, b, c, d, order := t.triedByFourth(shareLease(short))
 	d.lapsed(a)
 	d.placed(d.again())
-	a.keep(0, answer(order)) // its lease has ended, so its units no longer count
+	a.keep(0, answer(order)) // a's lease has ended, so its units no longer count
 	b.keep(3, answer(order))
 	d.placed(d.again())
 	c.keep(3, answer(order))

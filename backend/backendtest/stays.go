@@ -20,13 +20,13 @@ var staysCases = []testCase{
 	{"Stays/TheOwnerHasNothingToResume", staysNotResumed},
 }
 
-// stays releases an epoch, and has the lock stay for a time.
+// stays releases an epoch, and has the lock stay taken for a time.
 func (r *remote) stays(epoch uint64, d time.Duration) backend.ReleaseResult {
 	r.t.Helper()
 	return r.send(backend.ReleaseRequest{Epoch: epoch, StaysUntil: time.Now().Add(d)})
 }
 
-// unlocked requires that the lock stays though the session has released it.
+// unlocked requires that the lock stays taken though the session has released it.
 func (s *session) unlocked(epoch uint64) backend.State {
 	s.t.Helper()
 	st := s.has(epoch)

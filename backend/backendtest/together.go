@@ -57,7 +57,7 @@ type site struct {
 // section takes the lock, enters and leaves the site, and releases the lock. It returns false if that failed. It runs
 // on a goroutine of its own, where require must not be used.
 func (s *session) section(r *remote, epoch uint64, at *site) bool {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 3*limit) // it waits for others, too
+	ctx, cancel := context.WithTimeout(s.t.Context(), 3*limit) // the wait for other sessions included
 	defer cancel()
 	token, err := r.lock(ctx, s.mail, epoch)
 	if !assert.NoError(s.t, err) {

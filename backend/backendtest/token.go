@@ -117,7 +117,7 @@ func tokenTailOfAnother(t *test) {
 	a, b, _ := t.connect3()
 	first := a.take(1, tokens(size))
 	second := a.take(2, tokens(size), seen(first.Last+3_000_000))
-	a.send(backend.ReleaseRequest{Epoch: 1, Used: second.First + 9}) // this one is late
+	a.send(backend.ReleaseRequest{Epoch: 1, Used: second.First + 9}) // this release is late
 	a.send(backend.ReleaseRequest{Epoch: 3, Used: second.First + 9}) // not the block's epoch
 	third := b.take(1)
 	require.Greater(t, third.First, second.Last)

@@ -26,10 +26,11 @@ var wantedCases = []testCase{
 	{"Watch/AGrantThatIsWatchedIsAccepted", watchGrant},
 }
 
-// lingering is the owner of a session that may have the lock without needing it.
+// lingering makes an attempt one of LingeringOwner: its session may have the lock without needing it.
 var lingering = owner(backend.LingeringOwner)
 
-// askedFor waits for the message that s's epoch is wanted. It calls again to cause the message.
+// askedFor waits for the message that another session wants the lock that epoch has. Until then it runs again, which
+// causes one.
 func (s *session) askedFor(epoch uint64, again func()) {
 	s.t.Helper()
 	s.t.eventually("the holder is asked for its lock", func() bool {
@@ -118,7 +119,7 @@ func (r *remote) watch(epoch uint64) backend.WatchReply {
 	return reply
 }
 
-// watched is a watch of a hold for which no session waits.
+// watched watches a hold, which must exist, and for which no session may wait.
 func (r *remote) watched(epoch uint64) {
 	r.t.Helper()
 	require.Equal(r.t, backend.WatchReply{}, r.watch(epoch))
@@ -162,7 +163,8 @@ func watchIgnoresTries(t *test) {
 	a.nothingAsked(5, c)
 }
 
-// nothingAsked passes the lock to another session and back: earlier messages would have arrived by then.
+// nothingAsked requires that this session was not asked for the lock. It first passes the lock to another session and back:
+// earlier messages arrive before the last grant's.
 func (s *session) nothingAsked(epoch uint64, next *session) {
 	s.t.Helper()
 	s.release(epoch)
