@@ -11,15 +11,15 @@ import (
 // A Condition is the server's record of a condition's waiters.
 type Condition struct {
 	Waiting   []Ticket // longest first; some may be dead
-	Signalled []Ticket // deadline: by when the session must acknowledge the signal or show that it is alive
+	Signalled []Ticket // each must be acknowledged, or shown to be alive, by its Deadline
 }
 
-// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue; the Deadline there is the
-// ticket's own.
+// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue when it is signalled;
+// until then the Deadline is the ticket's.
 type Ticket struct {
 	Waiter
 	Patience time.Duration
-	Token    backend.Token // of the hold that was given up; the tickets are in its order
+	Token    backend.Token // first token of the hold that was given up; tickets are in the order of their tokens
 }
 
 func (l *Lock) condition(name string) *Condition {
@@ -110,8 +110,8 @@ func (l *Lock) Signal(now Instant, session string, req backend.SignalRequest) ba
 	return reply
 }
 
-// wake signals the longest waiter, unless it is dead: then it is forgotten. The waiter also gets a place in the lock's
-// queue, unless its session has one or has the lock, so that the lock can be pushed to it as to any other.
+// wake signals the longest waiter; a dead one is only forgotten. The waiter also gets a place in the lock's queue,
+// unless its session has a place or the lock, so that the lock can be pushed to it as to any other.
 func (l *Lock) wake(now Instant, c *Condition) (t Ticket, alive bool) {
 	t, c.Waiting = c.Waiting[0], c.Waiting[1:]
 	if !t.alive(now) {
@@ -163,8 +163,8 @@ func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus
 	return backend.Gone
 }
 
-// Beat renews the deadlines of a session's tickets and removes those that were served. It returns the status of each
-// ticket. While there are any the record is kept, so that the name is not another kind's when they are signalled.
+// Beat renews the deadlines of a session's tickets and removes those that were served. It returns the status of each ticket.
+// While there are tickets the record is kept: otherwise the name could become another kind's before they are signalled.
 func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []backend.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)

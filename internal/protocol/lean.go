@@ -6,7 +6,7 @@ import "github.com/relock-go/relock/backend"
 // comparison: if the record is still the same, nothing has happened since. No record comes a second time, so a late or
 // doubled copy finds another one and does nothing. What the comparison does not cover is left to Acquire and Release.
 
-// Lean reports whether an attempt is one that a comparison of the record can decide.
+// Lean reports whether a comparison of the record can decide an attempt.
 func Lean(req *backend.AcquireRequest) bool {
 	p := &req.Prior
 	if req.Yield && (!req.Queue || req.KeepTTL || p.Freed) {
@@ -18,21 +18,21 @@ func Lean(req *backend.AcquireRequest) bool {
 // SetsLease reports whether a lean attempt begins a lease. Only then is there a time after which it is refused.
 func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
 
-// NextToken returns the least token of a lean attempt, and the very token of one that begins no lease. It rises without
-// the server's clock, and more slowly. An attempt that begins a lease gets a token from the clock, so tokens rise even
-// if the server has forgotten those that it gave to other sessions meanwhile.
+// NextToken returns the lowest token that a lean attempt can get: that of an attempt which begins no lease. Such tokens
+// rise without the server's clock, and more slowly than the clock. An attempt that begins a lease gets a token from the
+// clock, so tokens rise even if the server has forgotten those that it gave to other sessions meanwhile.
 func NextToken(req *backend.AcquireRequest) backend.Token {
 	return max(req.Prior.Token, req.Seen) + 1
 }
 
-// LeanRelease reports whether a release is one that a comparison of the record can decide.
+// LeanRelease reports whether a comparison of the record can decide a release.
 func LeanRelease(req *backend.ReleaseRequest) bool {
 	p := &req.Prior
 	return 0 < p.Epoch && p.Epoch == req.Epoch && !p.Freed && req.Until.IsZero() && req.StaysUntil.IsZero()
 }
 
-// Pass carries out a lean attempt: it takes over from the session's last one, takes the free lock that this left, or yields
-// to the first waiter. It returns false, and changes nothing, if the lock is not as the session remembers it.
+// Pass carries out a lean attempt: it takes over the session's hold, takes a lock that the session left free, or yields to
+// the first waiter. It returns false, and changes nothing, if only Acquire can decide.
 func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, notAfter Instant) (backend.AcquireReply, bool) {
 	l.expire(now)
 	token, keep := NextToken(&req), l.briefly(now, req.Lease, notAfter)
@@ -68,8 +68,8 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 	return reply, true
 }
 
-// Free carries out a lean release: of a lock for which no other session waits. It returns false, and changes nothing, if
-// the lock is not as the session remembers it, or the session forgets it: that of a grant that no reply has confirmed.
+// Free carries out a lean release: of a lock for which no session waits. It returns false, and changes nothing, if only
+// Release can decide, as it does after a grant that no reply has confirmed.
 func (l *Lock) Free(now Instant, session string, req backend.ReleaseRequest) bool {
 	l.expire(now)
 	if !LeanRelease(&req) || req.Prior.Pushed || !l.leftBy(session, &req.Prior) || len(l.Queue) > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// An Instant is a moment by the server's clock, counted from its own zero. The clock is the server's alone: sessions map
-// their times to it.
+// An Instant is a moment by the server's clock, counted from the clock's own zero. The clock is the server's alone:
+// sessions map their times to it.
 type Instant = time.Duration
 
 // A Lock is what the server keeps for one name. Every method is one verb, executed as a whole.
@@ -27,11 +27,11 @@ type Lock struct {
 
 	Batch   int                        // the most waiters of a condition that one Signal wakes; 0: no limit
 	Keep    time.Duration              // how long the record outlives its last change; twice a lease, if that is longer
-	Brief   time.Duration              // the same, if the lock was free and no session waited
+	Brief   time.Duration              // as Keep, if the lock was free and no session waited
 	Publish func(to string, m Message) // sends a message to a session
 }
 
-// A Hold is the lock's hash: one field at most, and its TTL.
+// A Hold says who has the lock. In Redis it is a hash with one field at most, and its TTL.
 type Hold struct {
 	Session, Owner string
 	Count          int     // 0: the lock is free
@@ -43,7 +43,7 @@ type Record struct {
 	First, Last backend.Token // the block of the last grant
 	Session     string        // the session that got the lock last,
 	Epoch       uint64        // and its attempt
-	Op          uint64        // the last re-entry within that epoch
+	Op          uint64        // the last re-entry or signal within that epoch
 	Pushed      bool          // granted to a waiter that has not confirmed the grant yet
 	Watched     bool          // the session gets a message when another queues up
 	Tombs       []Tombstone
@@ -69,7 +69,7 @@ type Tombstone struct {
 type Waiter struct {
 	Session, Owner string
 	Epoch          uint64
-	Deadline       Instant // it is dead after that
+	Deadline       Instant // the session counts as dead after that
 	TTL            time.Duration
 	Holds, Tokens  int
 	Seen           backend.Token
@@ -81,7 +81,7 @@ type Message struct {
 	Kind        MessageKind
 	Name        string
 	Epoch       uint64        // of the attempt, or the ticket
-	First, Last backend.Token // of a grant, as are those that follow
+	First, Last backend.Token // of a grant, like TTL and At
 	TTL         time.Duration
 	At          Instant
 	Placed      bool   // of a signal: the session was given a place for it
@@ -185,7 +185,7 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest,
 		l.grant(now, next)
 		return waiting(next.TTL)
 	}
-	if i := l.placeOf(session); i >= 0 { // it has served its purpose
+	if i := l.placeOf(session); i >= 0 { // the place has served its purpose
 		if l.Queue[i].Epoch > req.Epoch {
 			return stale
 		}
@@ -200,19 +200,19 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest,
 	return l.granted(now, req)
 }
 
-// vacant reports whether only the clock and the attempt decide about a free lock: no session waits, no attempt may be under
-// way that was given up, and the token is the clock's. Its record is then needed only for a short time.
+// vacant reports whether only the clock and the attempt decide about a free lock: no session waits, no attempt that was
+// given up may be under way, and the token is the clock's. The lock's record is then needed only for a short time.
 func (l *Lock) vacant(now Instant, req backend.AcquireRequest) bool {
 	return len(l.Queue) == 0 && len(l.Record.Tombs) == 0 && req.Tokens == 1 && max(l.Record.Last, req.Seen) < clockToken(now)
 }
 
-// briefly is keepFor for a lock that was vacant: until the attempt is refused, at least.
+// briefly returns how long to keep the record of a lock that was vacant: at least until late copies of the attempt are refused.
 func (l *Lock) briefly(now Instant, lease time.Duration, notAfter Instant) time.Duration {
 	return max(l.Brief, 2*lease, notAfter-now)
 }
 
-// wanted sends the holder's session the message that another session asks for the lock, if the hold may linger or, when
-// the other queues up, if it is watched.
+// wanted sends the holder's session the message that another session asks for the lock, if the holder's owner is
+// LingeringOwner or, when the other session queues up, if the hold is watched.
 func (l *Lock) wanted(queues bool) {
 	if l.Hold.Owner == backend.LingeringOwner || queues && l.Record.Watched {
 		l.Publish(l.Hold.Session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(l.Hold.Session)})
@@ -274,10 +274,10 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	if l.heldBy(session) && l.Record.lastOf(session) <= req.Epoch {
 		result = backend.Released
 		if l.Hold = l.Hold.unlocked(now, stays); stays > 0 {
-			l.Record.Watched, changed = false, l.Record.Keep > 0 // its session is told no more of those that wait
+			l.Record.Watched, changed = false, l.Record.Keep > 0 // its session gets no more messages about waiters
 		}
 		if l.Record.lastOf(session) == req.Epoch && l.Record.First <= req.Used && req.Used < l.Record.Last {
-			l.Record.Last, changed = req.Used, true // the unused tail of the block
+			l.Record.Last, changed = req.Used, true // the unused tail of the block is free again
 		}
 	} else if i := l.placeOf(session); i >= 0 && l.Queue[i].Epoch <= req.Epoch {
 		result = backend.Withdrawn
@@ -295,7 +295,7 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 	}
 	if changed {
 		l.save(now)
-		if result == backend.Released { // Inspect reads it
+		if result == backend.Released { // Inspect reads the record while the lock stays taken
 			l.Record.Expires = max(l.Record.Expires, now+stays+l.Record.Keep)
 		}
 	}
@@ -305,8 +305,8 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 // NoSession is the session of a hold that was released and stays for a time. No session has that id.
 const NoSession = "!"
 
-// unlocked returns the hold that stays of one that is released: that of no session, with the session and the owner that had
-// it as its owner. So it is another session's for every session, and another owner's for every owner.
+// unlocked returns what stays of a hold that is released: a hold of NoSession, whose owner names the session and the owner
+// that had it. For every session that is another session's hold, and for every owner another owner's.
 func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
 	if stays <= 0 {
 		return Hold{}
@@ -314,7 +314,7 @@ func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
 	return Hold{Session: NoSession, Owner: h.Session + ":" + h.Owner, Count: h.Count, Expires: now + stays}
 }
 
-// HolderOf returns whose hold it is, or was until it was released, from the session and the owner that the server has.
+// HolderOf returns who has a hold, or had it until it was released, from the session and the owner that the server has stored.
 func HolderOf(session, owner string) (by, of string, unlocked bool) {
 	if session != NoSession {
 		return session, owner, false
@@ -353,7 +353,7 @@ func (l *Lock) Force(now, notAfter Instant) (bool, error) {
 }
 
 // Given returns the local time at which a token was given out, if now is the server's time at present. Tokens come from the
-// server's clock. One that is ahead of it shows no time: Given then returns zero.
+// server's clock. A token that is ahead of the clock shows no time: Given then returns zero.
 func Given(t backend.Token, now Instant) time.Time {
 	age := now - Instant(min(t, math.MaxInt64/1000))*time.Microsecond
 	if age < 0 || t == 0 {
@@ -396,9 +396,9 @@ func (l *Lock) expire(now Instant) {
 // idleAfter is for how long the name of a Lock that is not in use keeps its kind.
 const idleAfter = 30 * time.Second
 
-// Disuse forgets the record of a lock that no session has or waits for, if it was not written for a time and refuses no attempt
-// any more: then the name is free for another kind. It returns the last token, from which the name is to go on; 0
-// if the lock stays.
+// Disuse forgets the record of a lock that no session has or waits for, if the record was not written for idleAfter and refuses
+// no attempt any more: then the name is free for another kind. It returns the last token, from which the name is to go on; 0 if
+// the lock stays.
 func (l *Lock) Disuse(now Instant) (last backend.Token) {
 	l.expire(now)
 	tombs := slices.ContainsFunc(l.Record.Tombs, func(t Tombstone) bool { return now <= t.Until })
@@ -430,8 +430,8 @@ func waiting(ttl time.Duration) backend.AcquireReply {
 	return backend.AcquireReply{Status: backend.Waiting, TTL: ttl}
 }
 
-// issue gives the record to an attempt, with a new block of tokens: above every one of this lock, above the clock
-// (so that they rise although the record was lost) and above what the session has seen. The block ends at the Horizon.
+// issue gives the record to an attempt, with a new block of tokens: above every token of this lock, not below the clock
+// (so that tokens rise although the record was lost) and above what the session has seen. The block ends at the Horizon.
 func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen backend.Token, keep time.Duration) {
 	r := &l.Record
 	r.First = max(r.Last+1, clockToken(now), seen+1)
@@ -443,11 +443,11 @@ func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen
 // clockToken returns the server's clock as a token.
 func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Microseconds())) }
 
-// save keeps the record from now on, and for longer by as much as its tokens have run ahead of the clock: tokens
-// that start from the clock again do not fall behind.
+// save keeps the record for its Keep from now on, and for longer by as much as its tokens have run ahead of the
+// clock: tokens that start from the clock again then do not fall.
 func (l *Lock) save(now Instant) { l.Record.Expires = l.retention(now) }
 
-// prolong keeps the record, if there is one, for as long as one that is saved now.
+// prolong keeps the record, if there is one, at least for as long as save would keep it from now on.
 func (l *Lock) prolong(now Instant) {
 	if l.Record.Keep > 0 {
 		l.Record.Expires = max(l.Record.Expires, l.retention(now))

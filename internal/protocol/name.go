@@ -16,7 +16,7 @@ const (
 	maxName = 4096
 )
 
-// CheckName returns the error of a name that no lock can have, for the lock itself or for that of its conditions.
+// CheckName returns an error for a name that no lock can have. For the lock of a name's conditions it checks that name.
 func CheckName(name string) error {
 	lock := strings.TrimPrefix(name, backend.ConditionsPrefix)
 	switch {

@@ -20,8 +20,8 @@ func (l *Lock) note(now Instant) string {
 	return l.Note.Text
 }
 
-// SetNote keeps a text with the units that an epoch of a session has, and reports whether it has any. No text takes the note
-// away.
+// SetNote keeps a text with the units that an epoch of a session has, and reports whether it has any. An empty text removes
+// the note.
 func (s *Shared) SetNote(now Instant, session string, req backend.NoteRequest) bool {
 	i := s.find(session)
 	if i < 0 || !s.InUse(now) {

@@ -8,13 +8,13 @@ import (
 )
 
 // A Shared is what the server keeps for a name that many sessions hold at once. Every method is one verb, executed as a
-// whole. Verbs look at units and places only after settle.
+// whole. Verbs look at units and places only after run.settle has removed what has expired.
 type Shared struct {
 	Name    string
 	Kind    backend.ShareKind // 0: the name is not in use
 	Token   backend.Token     // last token given out and not given back
 	Last    uint64            // order of the last place given out; it only rises
-	Told    int               // the most units that a session may believe it can keep for the sake of others
+	Told    int               // the most units that any session may believe it may keep
 	Entries []Entry           // one for each session, in order of arrival
 	Expires Instant           // the name is not in use after that
 	After   backend.Token     // the last token of the Lock whose name it was before
@@ -30,11 +30,11 @@ type Entry struct {
 	Units   int
 	Until   Instant       // the end of the units' lease, inclusive
 	Memory  Instant       // the entry is kept until then: a copy of an older epoch may still be under way
-	First   backend.Token // under which it has the units
-	Under   backend.Token // under which it got the first of them: it stays while the session has any
+	First   backend.Token // the token under which it has the units
+	Under   backend.Token // the token under which it got the first of them, while it has any
 	Limit   int           // of its last request
 	Got     Instant       // when it was last granted units: only Inspect looks at it
-	Asked   uint64        // order of the try that the session was asked for, until it answers, or has no units
+	Asked   uint64        // order of the try that asked the session, until it answers, or has no units
 	Place   Place
 	Note    string // for Inspect, until the session is granted more
 }
@@ -42,10 +42,10 @@ type Entry struct {
 // A Place is a session's place in the queue of a shared name.
 type Place struct {
 	Order       uint64  // rises along the queue; 0: there is no place
-	Since       Instant // when it was taken
-	Try         bool    // it is that of a try, for which the other holders were asked; it is the head
+	Since       Instant // when the place was taken
+	Try         bool    // it is a try's place, at the head, and the other holders were asked
 	Want, Least int
-	Deadline    Instant // it is dead after that
+	Deadline    Instant // the session counts as dead after that
 	TTL         time.Duration
 	Tokens      int
 	Seen        backend.Token
@@ -107,7 +107,7 @@ func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	}
 }
 
-// try returns the number of the try that the head is, 0 if it is none.
+// try returns the number of the try that an entry at the head is, 0 if it is none.
 func (e *Entry) try() uint64 {
 	if e == nil || !e.Place.Try {
 		return 0
@@ -118,8 +118,8 @@ func (e *Entry) try() uint64 {
 // prolong lets the units last for d from now, unless their lease is longer.
 func (e *Entry) prolong(now Instant, d time.Duration) { e.Until = max(e.Until, now+d) }
 
-// issue returns the first of a new block of even tokens: above every one of this name, above the clock (so that they rise
-// although the name was forgotten) and above what the session has seen. The block ends at the Horizon.
+// issue returns the first of a new block of even tokens: above every token of this name, not below the clock (so that
+// tokens rise although the name was forgotten) and above what the session has seen. The block ends at the Horizon.
 func (s *Shared) issue(now Instant, tokens int, seen backend.Token) backend.Token {
 	first := even(max(s.Token+2, clockToken(now), seen+2))
 	s.Token = max(first, min(first+2*backend.Token(tokens-1), clockToken(now+Horizon)/2*2))
@@ -185,8 +185,8 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 }
 
 // Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
-// too: it would not learn that they were gone if it was granted more before it asks. It returns whether a session had
-// any, or ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
+// too: it would not learn that they were gone if it was granted more before it asks. Force reports whether a session had
+// any; or it returns ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
 func (s *Shared) Force(now, notAfter Instant, kind backend.ShareKind) (had bool, err error) {
 	switch {
 	case now > notAfter:
@@ -234,7 +234,7 @@ func (s *Shared) Inspect(now Instant) (st backend.SharedState) {
 	return st
 }
 
-// Held reports whether a session has units, as of the last verb.
+// Held reports whether any session has units, as of the last verb.
 func (s *Shared) Held() bool {
 	return slices.ContainsFunc(s.Entries, func(e Entry) bool { return e.Units > 0 })
 }
@@ -286,7 +286,7 @@ func (s *Shared) head() (h *Entry) {
 	return h
 }
 
-// A Summary is what a Shared says of all its entries. The scripts keep it, so as not to read them all in each run.
+// A Summary is computed from all entries of a Shared. The scripts store it, so that not every run reads all entries.
 type Summary struct {
 	Units, Holders, Sessions int     // of all; sessions with units; sessions with units or a place
 	First                    uint64  // order of the head, Last + 1 if there is none
@@ -294,7 +294,7 @@ type Summary struct {
 }
 
 const (
-	// Never is a moment after all others, as the scripts write it: the highest number that a double counts to.
+	// Never is a moment after all others, as the scripts write it: the highest number up to which a double has all integers.
 	Never Instant = (1<<53 - 1) * time.Microsecond
 	// sweep is for how long the scripts keep entries that could be deleted, to delete several in one run.
 	sweep = 5 * time.Second
@@ -346,7 +346,7 @@ func (s *Shared) may(now Instant, e *Entry) int {
 	return s.allowance(now)
 }
 
-// allowance is may for each session but the head.
+// allowance returns how many units each session but the head may keep so that the head fits.
 func (s *Shared) allowance(now Instant) int {
 	h := s.head()
 	if h == nil {

@@ -48,7 +48,7 @@ func (r *run) lose(e *Entry) {
 	r.leave(e)
 }
 
-// begin handles a new epoch of the caller: what it keeps, which try that answers, and what it wants.
+// begin handles a new epoch of the caller: what the session keeps, which try it answers, and what it wants.
 func (r *run) begin(req backend.ShareRequest) backend.ShareStatus {
 	e, has := r.caller, r.caller.Units
 	if e.Under != req.Under {
@@ -85,7 +85,7 @@ func (r *run) keep(units int, req backend.ShareRequest) {
 	e.prolong(r.now, req.Lease)
 }
 
-// queue gives the caller a place at the tail, updates the one it has where it stands, or takes it away.
+// queue gives the caller a place at the tail, updates its place where that stands, or takes it away.
 func (r *run) queue(req backend.ShareRequest) {
 	e := r.caller
 	if req.Want == req.Keep {
@@ -124,8 +124,8 @@ func (r *run) serve() {
 	}
 }
 
-// grant gives the head what it wants and is free, but of permits no more than it needs while others wait behind it. It
-// never loses units. The caller gets a full lease.
+// grant gives the head as many of the units that it wants as are free, but of permits no more than it needs while others
+// wait behind it. The head never loses units. The caller gets a full lease.
 func (r *run) grant(h *Entry, free int, last bool) {
 	p, n, lease := h.Place, min(h.Place.Want, free), h.Place.TTL
 	if r.Kind == backend.Permits && !last {
@@ -170,8 +170,8 @@ func (r *run) line() (places []*Entry, units int) {
 	return places, units
 }
 
-// try handles the caller's try that does not fit. At the head it asks all other holders, those too that have answered an
-// earlier epoch. Behind others it is refused at once.
+// try handles the caller's try, which does not fit. If it is the head, it asks all other holders, also those that have
+// answered an earlier epoch of it. Behind others it is refused at once.
 func (r *run) try() {
 	e := r.caller
 	if r.head() != e {
@@ -196,8 +196,8 @@ func (r *run) over(h *Entry) bool {
 	return r.Pending(h) == 0
 }
 
-// announce sends the messages of a run: to the sessions that were granted or refused, and, if they must know, to the
-// others how many units they may keep. The caller gets none: its reply says the same. again says that it sent a copy.
+// announce sends the messages of a run: to the sessions that were granted or refused, and, if they must know, to the others
+// how many units they may keep. The caller gets none: its reply says the same. again says that the caller sent a copy.
 func (r *run) announce(again bool) {
 	h, may := r.head(), r.allowance(r.now)
 	for _, e := range r.news {
@@ -211,8 +211,8 @@ func (r *run) announce(again bool) {
 }
 
 // heard notes what sessions learn from this run about how many units they may keep. It reports whether all others must be
-// told: fewer than some of them may believe, or any number again, because the last one that waited has left
-// or, asking for less, has what it needs.
+// told: that they may keep fewer than some of them believe, or any number again, because the last session that waited has
+// left or, asking for less, has what it needs.
 func (r *run) heard(may int, repeats bool) bool {
 	tell := may < r.Told || may == backend.Unlimited && r.left && r.Told < backend.Unlimited
 	switch {
@@ -224,9 +224,9 @@ func (r *run) heard(may int, repeats bool) bool {
 	return tell
 }
 
-// tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or,
-// when no session waits any more, to all. The head and the caller get none. Those that have news get one of a try alone: a
-// grant does not name it. While the head is a try, all SharedWanted say so: no session waits.
+// tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or, when no
+// session waits any more, to all. The head and the caller get none. A session in r.news gets one only about a try, which its
+// grant does not name. While the head is a try, every such message names it, so that no session takes it for one that waits.
 func (r *run) tell(h *Entry, may int) {
 	news := map[*Entry]bool{}
 	for _, e := range r.news {
