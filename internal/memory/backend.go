@@ -27,7 +27,7 @@ type Backend struct {
 	registry map[string]registered // by session's id
 	tries    map[Op]int            // number of ops since the fault was set; the Try of each key is 0
 	executed map[Verb]int
-	grants   []string // by the command being executed, for the trace
+	grants   []string // the trace's lines about messages of the command being executed
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -58,7 +58,7 @@ func New(opts ...Option) *Backend {
 	return b
 }
 
-// Connect opens a session's connection. Close ends it and its goroutine.
+// Connect opens a session's connection. The Conn's Close ends the connection and its goroutine.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c := newConn(b, session, sink)
 	op := Op{Session: b.Name(session), Verb: Connect}
@@ -245,10 +245,10 @@ func (b *Backend) refuse(op Op, words string) {
 
 func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + b.skew }
 
-// How long a lock's record outlives its last change and its lease, and how long if no session waited.
+// A lock's record outlives its last change by keep, or by brief if the lock was free and no session waited.
 const keep, brief = time.Hour, time.Minute
 
-// batch is how many waiters of a condition one Signal wakes, as with scripts.
+// batch is how many waiters of a condition one Signal wakes at most, as with scripts.
 const batch = 100
 
 // lockLocked returns the lock with a name, and creates it if necessary.

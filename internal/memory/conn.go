@@ -26,8 +26,8 @@ type Conn struct {
 	closed bool
 	link   chan struct{} // the connection: closed when it breaks, and replaced
 	inbox  []message
-	ahead  time.Duration // how far the server's clock was ahead at the last reply over this connection,
-	known  bool          // if there was one
+	ahead  time.Duration // how far the server's clock was ahead at the last reply over this connection
+	known  bool          // whether there was a reply over this connection
 }
 
 // A message is an entry of the inbox: a message of the server, or the notice that the connection is new.
@@ -328,7 +328,7 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Bind prepares the verbs for one lock. Every name but the empty one is valid.
+// Bind prepares the verbs for one lock. It refuses the names that redisbackend refuses.
 func (c *Conn) Bind(name string) (backend.Remote, error) {
 	if err := protocol.CheckName(name); err != nil { // as redisbackend does
 		return nil, fmt.Errorf("memory: %w", err)
@@ -515,9 +515,9 @@ func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, li
 	}
 }
 
-// remaining returns for how long copies may still be under way that are sent until then, 0 if there are none. It is a
-// duration and not a time: the server counts it from the execution, which is later, so the tombstone lasts long enough
-// whatever the server's clock shows.
+// remaining returns how much is left of the time until which copies may be under way, 0 if none are. It is a duration
+// and not a time: the server counts it from the execution, which is later, so the tombstone lasts long enough whatever
+// the server's clock shows.
 func remaining(until time.Time) time.Duration {
 	if until.IsZero() {
 		return 0

@@ -10,7 +10,7 @@ import (
 
 var _ backend.Registry = (*Conn)(nil)
 
-// A registered text is a session's record.
+// A registered is the record of a session, until it expires.
 type registered struct {
 	text    string
 	expires protocol.Instant

@@ -30,7 +30,7 @@ func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Sha
 	return s, nil
 }
 
-// claimLocked is sharedLocked for a session that has nothing yet: the name of a Lock may be free for it.
+// claimLocked is sharedLocked for a session that keeps no units: it may take over the name of a Lock that is not in use.
 func (b *Backend) claimLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
 	var after backend.Token
 	if l := b.locks[name]; l != nil {

@@ -20,7 +20,7 @@ type Clock struct {
 	library string
 	file    *os.File
 
-	mu      sync.Mutex // guards what follows, as it is in the file
+	mu      sync.Mutex // guards the fields below, which the file has too
 	current int64
 	since   time.Time
 	ahead   time.Duration
@@ -37,7 +37,7 @@ func StartWithClock(tb testing.TB, options ...string) *Server {
 // Clock returns the clock of a server that StartWithClock has started. The clock survives a restart of the server.
 func (s *Server) Clock() *Clock { return s.clock }
 
-// newClock compiles the library and creates its file.
+// newClock compiles the library that changes a process's clock, and creates the file with the time that it shows.
 func newClock(tb testing.TB) *Clock {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -98,8 +98,8 @@ func (c *Clock) Slew(ppm int64) {
 // with its monotonic clock in between.
 const betweenLooks = 2 * time.Millisecond
 
-// setLocked writes the setting that is not current, and then makes it current. The server maps the file into its
-// memory. Every command that is sent after setLocked has returned sees the new time.
+// setLocked writes that of the file's two settings which is not current, and then makes it current.
+// The server maps the file into its memory. Every command that is sent after setLocked has returned sees the new time.
 func (c *Clock) setLocked(step time.Duration, ppm int64) {
 	now := time.Now()
 	c.since, c.ahead, c.ppm = now, c.aheadLocked(now)+step, ppm

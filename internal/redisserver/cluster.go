@@ -24,7 +24,7 @@ const (
 	clusterTimeout = time.Minute
 	// meetTries is how often the nodes are introduced: a node forgets one that does not reply in time.
 	meetTries = 3
-	// betweenAsks is a small part of the seconds that this takes. Each question makes a connection.
+	// betweenAsks is the pause before nodes are asked again: each question makes a connection, and to agree takes seconds.
 	betweenAsks = 50 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *
 	return c
 }
 
-// startNode starts a node that knows no other yet.
+// startNode starts a node that knows no other node yet.
 func startNode(tb testing.TB, options []string) *Server {
 	tb.Helper()
 	return begin(tb, &Server{dir: tb.TempDir(), bus: true, options: append([]string{"--cluster-enabled", "yes",
@@ -77,7 +77,7 @@ const slots = 16384
 func (c *Cluster) form() error {
 	nodes, n := c.Nodes(), len(c.Masters)
 	for i, node := range nodes {
-		// Epochs that differ from the start need not be negotiated
+		// Epochs that differ from the start need not be negotiated.
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -155,7 +155,8 @@ func (c *Cluster) meet() error {
 	return err
 }
 
-// awaitAll waits until every server replies to a command with all of the words. It asks none after one that does not.
+// awaitAll waits until every server replies to a command with all of the words. It asks them in order, and again from the
+// first after one that does not.
 func awaitAll(servers []*Server, command string, words ...string) error {
 	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(betweenAsks) {
 		last := ""

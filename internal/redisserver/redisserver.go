@@ -83,7 +83,7 @@ func StartSentinel(tb testing.TB, lines ...string) *Server {
 // binary returns the server's program.
 func binary() string { return cmp.Or(os.Getenv(binaryVariable), "redis-server") }
 
-// NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be one.
+// NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be built so.
 func NeedTLS(tb testing.TB) {
 	tb.Helper()
 	// A server without a certificate ends at once, and prints what it is missing.
@@ -168,10 +168,10 @@ func (s *Server) choose() error {
 	return nil
 }
 
-// busOffset is how far the port of a node's bus is above its own. Redis 6.2 has no option for another one.
+// busOffset is how far the port of a node's bus is above the node's own port. Redis 6.2 has no option for another one.
 const busOffset = 10000
 
-// keepOwn reserves the server's own port. The bus of a node of a Cluster finds its port free, too: the highest have none.
+// keepOwn reserves the server's own port, and for a node of a Cluster the port of its bus, too: the highest ports have none.
 func (s *Server) keepOwn() (*port, error) {
 	for {
 		own, err := s.keep(0)

@@ -2,5 +2,5 @@
 
 package testsize
 
-// underRace: everything takes ten times the processor, so that tests no longer mostly wait.
+// underRace is true: everything takes ten times the processor, so that tests no longer mostly wait.
 const underRace = true
