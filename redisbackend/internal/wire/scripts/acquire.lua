@@ -7,13 +7,13 @@
 --       6 not after: Redis time, us, from which this copy is refused
 --       7 flags, any of
 --           q  queue up if the lock is taken      b  barge: do not wait behind others for a free lock
---           y  yield: give it to the first waiter, if there is one, and with q queue up behind
+--           y  yield: give the lock to the first waiter, if there is one, and with q queue up behind
 --           f  fixed lease: it starts once        k  keep the TTL as it is when taking over from ourselves
 --       8 tokens wanted   9 highest token this session has seen
 --      10 patience, ms: the place is dropped when not refreshed for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
 --      14 seconds that it is kept at least if no session waits
--- Returns  now, of a lock that was free: it is granted, under that token, with the record kept as 14 says; or
+-- Returns  now, of a lock that was free: granted, with now as the token, and the record kept as 14 says; or
 --          {code, now, a, b, c}
 --   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
 --     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
@@ -96,7 +96,7 @@ if mine then -- a newer attempt of the same session takes over
     if not grant(KEYS, rec, now, next, dead, channel, field, flag('q') and session) then redis.call('DEL', KEYS[1]) end
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
-  local stopped = rec.session ~= session -- a grant to this session, before it took its place away
+  local stopped = rec.session ~= session -- a run, in a grant to this session, before it took the place away
   -- A message about its last attempt says nothing of this one. (With y no other session waits.)
   local others = owner == '*linger' and not flag('y') and redis.call('LINDEX', KEYS[3], '0')
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', flag('y') and keep or ARGV[14])
@@ -128,6 +128,6 @@ end
 issue(rec, now, session, ARGV[2], tokens, seen, 'h', keep)
 occupy(KEYS, rec, now, nil, session .. ':' .. owner, holds, lease)
 depart(KEYS, dead)
-if placed then drop(KEYS, session) end -- it is no longer needed
+if placed then drop(KEYS, session) end -- the place is no longer needed
 if others then wanted(channel, rec, owner, KEYS[1]) end
 return granted()

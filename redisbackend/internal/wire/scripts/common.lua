@@ -53,7 +53,7 @@ local function garbage(what)
 end
 
 -- record reads the record of a lock; a lock that has none gets one without a session. Tokens are numbers, all else is
--- text. An error instead of a record is returned as it is, and so is that of a text which is none.
+-- text. If raw is an error, record returns that; and an error if raw is not the text of a record.
 local function record(raw)
   if not raw then
     return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
@@ -123,8 +123,8 @@ local function of(session, field)
   return string.find(field, session .. ':', 1, true) == 1
 end
 
--- sole returns the field of the holder. There are others only where a run stopped before the last holder's field was
--- deleted, and the record was written: then it is the record's session that has the lock.
+-- sole returns the field of the holder. There are others only where a run stopped before it had deleted the last
+-- holder's field and written the record: then the record's session has the lock.
 local function sole(all, rec)
   for i = 3, #all, 2 do
     if of(rec.session, all[i]) and not of(rec.session, all[1]) then return all[i] end
@@ -164,8 +164,8 @@ local function counted(holds)
 end
 
 -- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, has an owner, and is counted.
--- One that does not expire was left by a run that stopped, if its session has the record or a place: it gets a lease. A
--- script that has no use for holds does not give it.
+-- A hold that does not expire was left by a run that stopped, if its session has the record or a place: it gets the
+-- lease. A script that has no use for holds gives no lease.
 local function foreign(k, rec, field, ttl, lease, holds)
   local session = string.match(field, '^([^:]*):')
   if ttl == -1 and session and (session == rec.session or k[4] and redis.call('HEXISTS', k[4], session) == 1) then
@@ -183,8 +183,8 @@ local function far(rec, now, tokens, seen)
   end
 end
 
--- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, above
--- the clock (so that they rise even if Redis forgot the last one) and above the highest that the session has seen. It
+-- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, not below the
+-- clock (so that they rise even if Redis forgot the last one) and above the highest that the session has seen. It
 -- ends at the HORIZON, so a block may be smaller than requested, and has at least one token.
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.first = math.max(rec.last + 1, now, seen + 1)
@@ -192,9 +192,9 @@ local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
--- waiting returns the longest waiting session that is alive, if there is one, and a list of those before it whose
--- deadline has passed, or whose place cannot be read; nil if there are none. It writes nothing. What a session wanted up to
--- an epoch counts as dead, if that is given.
+-- waiting returns the longest waiting session that is alive, if there is one, and a list of those before it whose deadline
+-- has passed, or whose place cannot be read; nil if there are none. It writes nothing. With whose and upto, a place of that
+-- session up to that epoch counts as dead.
 local function waiting(k, now, whose, upto)
   local dead
   while true do
@@ -217,8 +217,8 @@ end
 
 local MANY = 1000 -- as many arguments as a command gets at once: Lua can hand over some thousands
 
--- depart takes the dead out of the queue, and then the first of the others if it is given. One that has a new place
--- keeps its entry.
+-- depart takes the dead out of the queue, and then first, the first of the others, if it is given. placed, a
+-- session that has a new place, keeps its entry.
 local function depart(k, dead, first, placed)
   if not dead then
     if first then
@@ -264,7 +264,7 @@ local function noted(key, rec)
 end
 
 -- wanted sends a message to the holder's session that another asks for the lock: if the session may keep the lock
--- without needing it (linger), and if it watches for sessions that queue up.
+-- without needing it (linger) or, when the other queues up, if it watches for such sessions.
 local function wanted(channel, rec, owner, hold, queues)
   if owner == '*linger' or queues and rec.state == 'w' then
     tell(channel, rec.session, hold, 'w ' .. rec.epoch .. ' ' .. hold)
@@ -284,7 +284,7 @@ end
 -- grant makes a waiting session the holder for its grant TTL, instead of field if there is one, and sends a message to
 -- that session alone. The dead before it leave the queue with it, but not placed, a session that has a new place. The
 -- message comes last and cannot fail the script: it is a hint, and only the state counts. For a waiter for which there
--- is no token (far) it does nothing, and returns false: the next attempt of that gets the error.
+-- is no token (far) it does nothing, and returns false: the next attempt of that waiter gets the error.
 local function grant(k, rec, now, w, dead, channel, field, placed)
   if far(rec, now, w.tokens, w.seen) then return false end
   local behind = w.owner == '*linger' and redis.call('LINDEX', k[3], dead and #dead + 1 or '1')
@@ -297,8 +297,8 @@ local function grant(k, rec, now, w, dead, channel, field, placed)
   return true
 end
 
--- vacate takes the lock from its holder, if it has one, for the first live waiter (see waiting), and returns whether it
--- is free then. It saves the record if that is granted or dirty.
+-- vacate takes the lock from its holder, if it has one, for the first live waiter (see waiting), and returns whether
+-- the lock is free then. It saves the record if the lock is granted, or if dirty is set.
 local function vacate(k, rec, now, field, channel, dirty, whose, upto)
   local next, dead = waiting(k, now, whose, upto)
   if next and grant(k, rec, now, next, dead, channel, field) then return false end

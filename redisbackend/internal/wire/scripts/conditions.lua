@@ -9,7 +9,7 @@
 local BATCH = 100 -- as many waiters are woken by one run
 
 -- mistyped returns an error if a key up to the last, from the queue on, has something of another type. A script that writes
--- before it reads them asks this first.
+-- before it reads them calls this first.
 local function mistyped(k, last)
   local reads = {[3] = 'LINDEX', [4] = 'HEXISTS', [5] = 'ZSCORE'}
   for i = 3, last do
@@ -18,8 +18,9 @@ local function mistyped(k, last)
   end
 end
 
--- A run takes tickets and their terms away with its last commands. These are the tickets in their order, as far as it
--- has read them; those that it takes from each key (see clean); and, by ticket, which are no longer to be considered.
+-- A run takes tickets and their terms away with its last commands. line has the tickets in their order, as far as the
+-- run has read them; taken, by ticket, those no longer to be considered; leaving what it takes from each key (see
+-- clean).
 local line, taken = {}, {}
 local leaving = {[5] = {}, [6] = {}, [7] = {}}
 
@@ -116,8 +117,8 @@ local function notify(k, now, channel, has, listening)
 end
 
 -- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
--- the process of the first has died, or was paused. More than a BATCH of them wait for the next run. Those that are
--- served need no other.
+-- the process of the first has died, or was paused. More than a BATCH of signals wait for the next run. A signal that
+-- is served needs no other waiter.
 local function recall(k, now, channel, has, listening, served)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     if not served or not served[member] then

@@ -1,5 +1,5 @@
--- note: stores a note with a session's hold, which inspect returns. It belongs to the hold by its token, so it is shown
--- with no other hold, and stays with the hold when another session takes that up.
+-- note: stores a note with a session's hold, which inspect returns. The note belongs to the hold by its token, so it is
+-- shown with no other hold, and stays with the hold when another session takes that up.
 --
 -- KEYS  1 hold  2 record  3 note
 -- ARGV  1 session  2 epoch  3 text  4 seconds that it is kept at least

@@ -1,4 +1,4 @@
--- offer: gives a lock that is free to the first live waiter. Redisson's clients free a lock without that.
+-- offer: gives a lock that is free to the first live waiter. Redisson's clients free a lock without giving it.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 channel prefix

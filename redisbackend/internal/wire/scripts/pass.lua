@@ -1,4 +1,4 @@
--- pass: an attempt that takes the lock over from the session's last one, if the record is still as the session
+-- pass: an attempt that takes the lock over from the session's last attempt, if the record is still as the session
 -- remembers it. It stands alone, without common.lua: what it compares and writes are texts that the session has made.
 --
 -- KEYS  1 hold  2 record

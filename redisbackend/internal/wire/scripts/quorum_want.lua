@@ -5,7 +5,7 @@
 --
 -- KEYS  1 wanted: string, the session  2 hold  3 record
 -- ARGV  1 session  2 patience, ms: forgotten unless repeated within that time  3 channel prefix
--- Returns  {code, now}   1 noted   2 another session is
+-- Returns  {code, now}   1 noted   2 another session is noted
 -- Keeps    the hold, and a note of another session that does not have the lock here.
 -- Twice    the note lasts longer.
 -- Late     the note of a session that waits no more lasts for its patience: others are asked to yield in vain.

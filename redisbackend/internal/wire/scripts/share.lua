@@ -1,7 +1,7 @@
 -- share: states what a session has of a shared name from now on, and what it wants in total: so it asks, gives back,
 -- waits, withdraws and confirms. A copy of the last epoch changes none of that.
 --
--- KEYS  1 record, and of a session that keeps nothing and wants some, of a Lock, and not to be there:  2 hold  3 queue
+-- KEYS  1 record; for a session that keeps nothing and wants some, also of a Lock that must not be:  2 hold  3 queue
 -- ARGV  1 session  2 epoch  3 kind: r or p
 --       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
 --       7 limit: units of all sessions together
@@ -9,7 +9,7 @@
 --       9 tail: the last token that a writer used of its block, or 0
 --      10 tokens wanted with a grant of ALL  11 highest token this session has seen; of a reader: of this name
 --      12 lease, ms  13 grant TTL, ms  14 patience, ms: the place is dropped when not refreshed for so long
---      15 not after: Redis time, us, from which this copy is refused  16 memory: the latest that any copy had
+--      15 not after: Redis time, us, from which this copy is refused  16 memory: the latest not after of any copy
 --      17 channel prefix  18 seconds that the record is kept  19 the hold key's name
 --      20 try: 1 to be refused if the others use their units, or others wait; else 0
 --      21 answer: the order of the try that the session was asked for, and answers by what it keeps; else 0

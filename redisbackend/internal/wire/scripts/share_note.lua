@@ -1,8 +1,8 @@
--- share_note: stores a note with the units that a session has of a shared name, which share_inspect returns, or takes
--- it away. It belongs to the last grant of units to the session, so it is shown with none that the session gets later.
+-- share_note: stores a note with the units that a session has of a shared name, which share_inspect returns, or
+-- deletes it. The note belongs to the last grant of units to the session, so it is not shown after a later one.
 --
 -- KEYS  1 record
--- ARGV  1 session  2 epoch  3 text; none takes the note away
+-- ARGV  1 session  2 epoch  3 text; "" deletes the note
 -- Returns  {code, now}   1 kept   2 gone: this is not the session's last epoch, or it has no live units
 -- Keeps    everything else. The note is deleted with the session's entry.
 -- Twice    the same.

@@ -16,7 +16,7 @@ local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
 
 -- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
--- refuses no attempt any more; nil for anything else. Its keys are given.
+-- refuses no attempt any more; nil for anything else. holdkey and queue are its keys.
 local function disused(holdkey, queue)
   local raw = redis.pcall('GET', key)
   local rec = type(raw) == 'string' and record(raw)
@@ -108,7 +108,7 @@ local function vacate(e)
   e.want, e.least, e.deadline, e.grant, e.tokens, e.seen, e.since, e.pending = 0, 0, 0, '0', '0', '0', 0, -1
 end
 
--- leave is vacate without a grant.
+-- leave takes a session's place away without a grant.
 local function leave(e)
   left = left or e.order > 0
   vacate(e)
@@ -174,7 +174,7 @@ local function prolong(e, us)
   mark(e)
 end
 
--- beyond is far for the even tokens of a shared name.
+-- beyond returns an error as far does, for the even tokens of a shared name.
 local function beyond(n, above)
   return far({last = s.token}, now, 2 * math.max(tonumber(n), 1), above)
 end
@@ -331,8 +331,8 @@ local function save(seconds)
 end
 
 -- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
--- told: fewer than some of them may believe, or any number again, because the last one that waited has left
--- or, asking for less, has what it needs.
+-- told: that they may keep fewer than some of them believe, or any number again, because the last session that waited
+-- has left or, asking for less, has what it needs.
 local function heard(most, listeners)
   local all = most < s.told or most == ALL and left and s.told < ALL
   if all or most == ALL then
@@ -347,7 +347,7 @@ end
 -- that sends them: to the sessions that were granted or refused, and, if they must know, to those that have more
 -- units than they may keep, or were asked by a try, which a grant does not name. They must know of a new try (asks), and are
 -- told again in a copy of the head's request (beat). The caller learns the same from its reply. While the head is a try, all
--- x messages say so: no session waits.
+-- x messages name it, so that no session takes it for one that waits.
 local function announce(me, news, first, beat, asks)
   local most, informed = allowance(first), {}
   for _, e in ipairs(news) do informed[e] = true end

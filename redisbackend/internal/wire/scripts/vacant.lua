@@ -1,5 +1,5 @@
 -- vacant.lua: the beginning of acquire, which the loader puts before common.lua. It takes a lock that has no holder and
--- for which no session waits, as a name has that is locked for the first time. To make common.lua's functions would take
+-- for which no session waits, as when a name is locked for the first time. To make common.lua's functions would take
 -- Redis longer than all of this. It leaves to acquire, and changes nothing: a record with tombstones or of this attempt
 -- or a newer one, tokens that are ahead of the clock, a block of them, and whatever is an error.
 --

@@ -1,4 +1,4 @@
--- yield: an attempt that gives the lock of the session's last one to the first waiter, and queues up behind the others,
+-- yield: an attempt that gives the lock of the session's last attempt to the first waiter, and queues up behind others,
 -- if the record is still as the session remembers it. If no session waits, it takes the lock over and begins a lease:
 -- this script is put in front of pass.lua, which then runs. It needs nothing of common.lua.
 --
