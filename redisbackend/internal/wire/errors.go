@@ -35,7 +35,7 @@ func Fail(ctx context.Context, err error) error {
 	}
 	unsent := NeverSent(err)
 	if err = Blame(ctx, err); ContextErr(ctx, time.Now()) != nil { // the caller has left
-		if err == context.DeadlineExceeded { //nolint:errorlint // that alone would look like the limit of the caller's own context
+		if err == context.DeadlineExceeded { //nolint:errorlint // the bare error would look like the end of the caller's own context
 			err = fmt.Errorf("no reply in time: %w", err)
 		}
 		err = fmt.Errorf("redisbackend: %w", err)
@@ -54,7 +54,7 @@ func Judged(err error, words string) error {
 	switch {
 	case transient(words):
 		err = Unavailable(err)
-	case strings.Contains(words, "WRONGTYPE"): // within other words, if it is a script that stumbles over a key
+	case strings.Contains(words, "WRONGTYPE"): // in the middle of the words, if a script met a key of another type
 		err = backend.WithRefused(fmt.Errorf("redisbackend: %w: %w", backend.ErrWrongKind, err))
 	default:
 		err = backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
@@ -66,8 +66,8 @@ func Judged(err error, words string) error {
 }
 
 // stopped reports whether the error may have ended a script after one of its writes. An error that a script returns says
-// that it has written nothing; one that is raised inside says where. Of those a server raises a few at the first write of
-// a script or not at all.
+// that it has written nothing; an error that is raised inside says where. Some of the latter a server raises at the first
+// write of a script or not at all: beforeWrites has their codes.
 func stopped(words string) bool {
 	return raised.MatchString(words) && !beforeWrites[codeOf(words)]
 }
@@ -87,7 +87,7 @@ func Unavailable(err error) error {
 	return fmt.Errorf("redisbackend: %w: %w", backend.ErrUnavailable, err)
 }
 
-// Lasting reports whether err is an error of Redis that it would repeat.
+// Lasting reports whether err is an error of Redis that Redis would return again.
 func Lasting(err error) bool {
 	words := WordsOf(err)
 	return words != "" && !transient(words)
@@ -102,24 +102,24 @@ func transient(words string) bool {
 // transientCodes has the error codes of a server that did nothing, and may execute the command when it is sent again. All
 // other errors are refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var transientCodes = map[string]bool{
-	"LOADING":     true, // it reads its data after a start
-	"BUSY":        true, // it runs a client's long script
+	"LOADING":     true, // the server reads its data after a start
+	"BUSY":        true, // the server runs a client's long script
 	"MASTERDOWN":  true, // a replica that has lost its master
 	"READONLY":    true, // a replica, after a failover
 	"UNBLOCKED":   true, // a master that became a replica while a client waited for replicas
 	"NOREPLICAS":  true, // fewer replicas than min-replicas-to-write
-	"MISCONF":     true, // it cannot write its data to disk
+	"MISCONF":     true, // the server cannot write its data to disk
 	"OOM":         true, // maxmemory is reached, and nothing may be evicted
 	"CLUSTERDOWN": true, // the Cluster lacks a node
 	"TRYAGAIN":    true, // a slot is half moved
 	"MOVED":       true, // a slot has moved, and the client stopped following
-	"ASK":         true, // the same
+	"ASK":         true, // a slot is moving, and the client stopped following
 }
 
 // tooManyClients is sent to a new connection before it sends a command.
 const tooManyClients = "max number of clients reached"
 
-// notLocal is said to a script in a slot that moves, of a key that is missing, and may be at another node.
+// notLocal is in the error of a script in a slot that moves, if a key is missing that may be at another node.
 const notLocal = "access a non local key in a cluster node"
 
 // WordsOf returns the words of an error of Redis; "" if err is none.
@@ -134,7 +134,7 @@ func WordsOf(err error) string {
 // ErrorCode returns the code of an error of Redis; "" if err is none.
 func ErrorCode(err error) string { return codeOf(WordsOf(err)) }
 
-// codeOf returns the code in Redis's words: the first of them, or that of the command that stopped a transaction, or
+// codeOf returns the code in Redis's words: the first word, or the code of the command that stopped a transaction, or
 // (Redis 6) a script, also as pcall catches it:
 //
 //	READONLY You can't write against a read only replica.

@@ -22,9 +22,9 @@ const Reserved = protocol.Reserved
 // The lock for the conditions of a read-write lock (backend.ConditionsOf) has a reserved name, and is a lock like any
 // other.
 //
-// T is the part that Redis hashes to find the hold's slot: its hash tag if it has one, else all of it. T has no closing
-// brace, so the first pair of braces of a side key is the one around T, and all four keys have the same slot. N
-// stands at the end, whole: two names never share a key.
+// T is the part of the hold key that Redis hashes to find its slot: the hash tag if there is one, else the whole key. T
+// has no closing brace, so the first pair of braces of a side key is the one around T, and all four keys have the same
+// slot. N stands at the end, whole: two names never share a key.
 type Keys [4]string
 
 // keyTypes are the types of the keys, as Redis names them. The record of a shared name is a hash.

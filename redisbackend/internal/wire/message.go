@@ -30,8 +30,8 @@ const (
 	//
 	//	t <epoch> <hold key>
 	Taken MessageKind = 't'
-	// ShareGranted is sent by share.lua to a session whose request was granted, or is a try that was refused. It then may
-	// have no units: the tokens are 0, and until is the present:
+	// ShareGranted is sent by share.lua to a session whose request was granted, or is a try that was refused. After a
+	// refusal the session may have no units: the tokens are 0, and until is the present:
 	//
 	//	h <epoch> <units> <first token> <last token> <may> <until, Redis time in µs> <Redis time, µs> <hold key>
 	ShareGranted MessageKind = 'h'

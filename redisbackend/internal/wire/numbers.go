@@ -122,8 +122,8 @@ const (
 	maxDigits = 20
 )
 
-// An ArgWriter writes the numbers of one call into one buffer, which becomes one string; the arguments are its parts.
-// So a call costs one allocation for all of them.
+// An ArgWriter writes the numbers of one call into one buffer, which becomes one string; the arguments are parts of that
+// string. So a call costs one allocation for all of them.
 type ArgWriter struct {
 	buf  [maxNumbers * maxDigits]byte
 	ends [maxNumbers + 1]uint8 // ends[i] is where number i begins
@@ -158,9 +158,9 @@ func RoundUp(d, unit time.Duration) uint64 {
 	return uint64((d-1)/unit) + 1
 }
 
-// MinKeep is the least time for which a lock's record outlives its last change: as long as a copy of an attempt that
-// the record knows may still arrive, and as Redis's clock may be behind another node's after a failover. Twice a longer
-// lease, so that the record outlives the hold. It costs some 280 bytes for a lock that is no longer used.
+// MinKeep is the least time for which a lock's record outlives its last change: as long as a copy of an attempt that the
+// record knows may still arrive, and as Redis's clock may be behind another node's after a failover. A record is kept for
+// twice the lease if that is longer, so that it outlives the hold. A lock that is no longer used costs some 280 bytes.
 const MinKeep = 5 * time.Minute
 
 // KeepFor returns how long to keep a record for a lease, in seconds.
@@ -171,7 +171,7 @@ func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease),
 // another node's.
 const BriefKeep = 30 * time.Second
 
-// BriefKeepFor returns how long to keep the record of such an attempt, in seconds.
+// BriefKeepFor is KeepFor for a lock that was free and for which no session waited.
 func BriefKeepFor(req *backend.AcquireRequest) uint64 {
 	return RoundUp(max(BriefKeep, 2*req.Lease, min(time.Until(req.NotAfter), MaxTTL)), time.Second)
 }

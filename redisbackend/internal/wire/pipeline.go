@@ -13,9 +13,9 @@ type Call struct {
 	Keys, Args []string
 }
 
-// Pipeline runs scripts in one pipeline to each node. It sends those again that failed because another call's context ended
-// (see [EndedByAnother]), and those that a server did not know once more, in full. It returns the results in the order of the
-// calls.
+// Pipeline runs scripts in one pipeline to each node. It sends calls again that failed because another call's context ended
+// (see [EndedByAnother]), and once more, with the whole script, calls whose script a server did not know. It returns the
+// results in the order of the calls.
 func Pipeline(ctx context.Context, client rueidis.Client, calls []Call) []rueidis.RedisResult {
 	if len(calls) == 0 {
 		return nil
@@ -31,8 +31,8 @@ func Pipeline(ctx context.Context, client rueidis.Client, calls []Call) []rueidi
 	return results
 }
 
-// half is the part of ctx's time that the first pipeline may take. In a Cluster it goes to many nodes, and a node that
-// hangs must leave time to load the script into the others.
+// half returns the context of the first pipeline. In a Cluster that goes to many nodes, and may take half of ctx's time:
+// a node that hangs must leave time to load the script into the others.
 func half(ctx context.Context, cluster bool) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok || !cluster {

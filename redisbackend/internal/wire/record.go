@@ -17,7 +17,7 @@ import (
 //	first last session epoch op state keep[ session:epoch:until]...
 type Record protocol.Record
 
-// recordText is what common.lua reads a record with.
+// recordText matches the texts that common.lua reads as records.
 var recordText = regexp.MustCompile(`^\d+ \d+ \S+ \d{1,16} \d+ [A-Za-z] \d{1,10}(?: |$)`)
 
 // ParseRecord reads a record; false if the text is none.
@@ -47,7 +47,7 @@ func (r *Record) Format() string {
 	return string(text)
 }
 
-// append adds the text up to the keep; without the tokens, for a script that adds them.
+// append adds the text up to the keep, with the tokens or, for a script that adds them, without.
 func (r *Record) append(text []byte, tokens bool) []byte {
 	if tokens {
 		text = append(strconv.AppendUint(text, uint64(r.First), 10), ' ')
@@ -70,7 +70,7 @@ func (r *Record) append(text []byte, tokens bool) []byte {
 // maxTexts is how many texts the largest of the lean scripts takes.
 const maxTexts = 9
 
-// textRoom is how many bytes the texts of a call with a short owner have.
+// textRoom is how many bytes the texts of a call with a short owner have at most.
 const textRoom = 384
 
 // A TextWriter writes the texts of one call, as ArgWriter does with numbers.
@@ -131,7 +131,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	}
 	token, old := protocol.NextToken(req), req.Prior
 	if old.Note == "" {
-		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // if no session keeps it for longer
+		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // a guess: no session keeps the record for longer
 	}
 	needs := BriefKeepFor(req)
 	if req.Yield {
@@ -143,7 +143,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	if err == nil && kept < needs && protocol.SetsLease(req) { // the script sets the expiry of the record
 		kept, note = needs, strconv.FormatUint(needs, 10)+note[len(keep):]
 	}
-	// Until it is refused the token is not far ahead of the clock, so the record need not be kept for longer.
+	// While the attempt may run, its token is not far ahead of the clock, so the record need not be kept for longer.
 	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
 		return c, false
 	}
@@ -153,7 +153,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	w := TextWriter{buf: room[:0]}
 	w.record(session, &old, true)
 	w.number(uint64(token))
-	w.record(session, &c.Prior, !protocol.SetsLease(req)) // its token may be the clock's
+	w.record(session, &c.Prior, !protocol.SetsLease(req)) // a lease begins with a token from the clock, which the script adds
 	if !c.Take {
 		w.field(session, old.Owner)
 	}

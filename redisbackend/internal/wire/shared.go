@@ -50,8 +50,8 @@ const (
 // NoTry is what an entry has as pending if its place is of no try, or if it has none.
 const NoTry = -1
 
-// ReadShared reads the fields of a shared name's record; false if one is none. What the summary says of the entries is not
-// read, nor what is said of places beside them.
+// ReadShared reads the fields of a shared name's record; false if one is not as the scripts write it. It reads neither the
+// totals of the summary nor the fields of places: both follow from the entries.
 func ReadShared(s *protocol.Shared, fields map[string]string) bool {
 	if !readSummary(s, fields[SummaryField]) {
 		return false
