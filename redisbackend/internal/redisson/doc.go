@@ -1,3 +1,3 @@
-// Package redisson lets sessions share locks with Redisson's clients. It listens to the messages that those publish when
+// Package redisson lets sessions share locks with Redisson's clients. It listens to the messages that they publish when
 // they free a lock, and offers the lock to the first waiter.
 package redisson

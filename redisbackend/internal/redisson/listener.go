@@ -19,7 +19,7 @@ type Lock interface {
 }
 
 // A Listener listens, for a session that waits, to the messages that Redisson's clients publish when they free a lock.
-// They do not grant it, so the listener offers the lock to the first waiter, of any session, as every waiting session
+// They do not grant the lock, so the listener offers the lock to the first waiter, of any session, as every waiting session
 // does. The messages are hints: a waiter asks again at every heartbeat anyway.
 //
 //	acquire: waiting ── Want ── Opened ──┐
@@ -32,23 +32,23 @@ type Listener struct {
 	cancel   context.CancelFunc
 	offers   sync.WaitGroup
 
-	mu    sync.Mutex         // taken under that of channels, and never the other way round
+	mu    sync.Mutex         // may be taken while the mutex of channels is held, never the other way round
 	locks map[string]*shared // by channel
 }
 
-// A shared is a lock that the session waits for, or waited for a short time ago. Its fields are Listener.mu's.
+// A shared is a lock that the session waits for, or waited for a short time ago. Listener.mu guards its fields.
 type shared struct {
 	lock       Lock
 	waiting    bool          // as far as this session knows
 	heard      time.Duration // since clock.Started: when the last message came
 	busy       bool          // an offer is under way
-	offerAgain bool          // and another is to follow it
+	offerAgain bool          // another offer is to follow it
 }
 
 const (
 	// channelIdle is well above a heartbeat: a session that still waits has asked again by then.
 	channelIdle = time.Minute
-	// offerTimeout bounds one offer. The waiter's next heartbeat does the same.
+	// offerTimeout bounds one offer. If that fails, the waiter's next heartbeat does the same.
 	offerTimeout = 3 * time.Second
 )
 

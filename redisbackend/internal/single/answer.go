@@ -17,8 +17,8 @@ type answer struct {
 	Code   int64
 	rest   [3]int64
 	vacant bool   // of acquire.lua: the lock was free, and the record is kept briefly
-	keep   int64  // else how the record ends, if that is a number
-	note   string // and if not
+	keep   int64  // else for how many seconds the record is kept, if it has no tombstones
+	note   string // else how the record ends, with tombstones; of resume.lua the hold's note
 	sample clock.Sample
 }
 
@@ -49,7 +49,7 @@ func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a 
 	return a, nil
 }
 
-// readAcquire is decodeAcquire for a reply that is no list yet: a number need not become one.
+// readAcquire reads the reply of acquire before it is made a list: a reply that is a number need not become one.
 func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at clock.Sample) (answer, error) {
 	if m, err := result.ToMessage(); err == nil && m.IsInt64() {
 		return r.decodeVacant(&m, at)
@@ -96,7 +96,7 @@ func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) 
 	return r.listOf(ctx, result, clock.SampleSince(sent))
 }
 
-// listOf returns the reply of a command that was sent; one that is a number as a list of one.
+// listOf returns the reply of a command that was sent, as a list: a number becomes a list of one.
 func (r *Remote) listOf(ctx context.Context, result rueidis.RedisResult, at clock.Sample) ([]rueidis.RedisMessage, clock.Sample, error) {
 	m, err := result.ToMessage()
 	if err == nil && m.IsInt64() {

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Deployment is one Redis and its options: a Backend's conns, and a quorum's nodes, share it.
+// A Deployment is one Redis and its options. All conns of a Backend share it; a quorum has one for each node.
 type Deployment struct {
 	Client   rueidis.Client
 	Prefix   string
@@ -52,7 +52,7 @@ func (scripted) Probe(ctx context.Context, r *Remote) error {
 
 // teach loads the scripts by which locks are taken, passed on and freed into the server, so that their first use is one
 // command: it runs each on a lock that is never taken, where it does nothing. Errors are ignored: they will show when
-// the script is needed. The other nodes of a Cluster load the scripts then.
+// the script is needed. The other nodes of a Cluster load a script when it is first needed there.
 func (r *Remote) teach(ctx context.Context) {
 	s, build := r.Conn.Deployment.scripts, r.Conn.Deployment.Client.B()
 	run := func(s *wire.Script, keys int, args ...string) rueidis.Completed {

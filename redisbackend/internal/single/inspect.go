@@ -24,8 +24,8 @@ func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.state(list, at)
 }
 
-// NameOtherData returns err; if it is ErrWrongKind because a key has a type that it does not have with any lock, with that
-// type. It asks the server only then, and not for a user without the right to TYPE.
+// NameOtherData returns err. If that is ErrWrongKind because a key has a type that no key of a lock has, the returned error
+// also names the key and the type. Only then it asks the server for types. A user without the right to TYPE gets err alone.
 func (r *Remote) NameOtherData(ctx context.Context, err error) error {
 	if !errors.Is(err, backend.ErrWrongKind) {
 		return err
@@ -80,7 +80,7 @@ func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection)
 	c.Deployment.Verbs.InspectAll(ctx, c, inspections)
 }
 
-// InspectAll sends a command for each lock, all in one pipeline. They fail one by one.
+// InspectAll sends a command for each lock, all in one pipeline. Each can fail by itself.
 func (scripted) InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {

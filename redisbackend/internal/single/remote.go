@@ -16,14 +16,14 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Remote is one lock as Redis knows it, seen by one session. It is immutable.
+// A Remote is one lock as Redis knows it, seen by one session. All fields but full and keep are immutable.
 type Remote struct {
 	Conn  *Conn
 	Keys  wire.Keys
 	Clock *clock.Clock
 
 	full atomic.Int32  // how many releases still skip free; see free
-	keep atomic.Uint64 // for how many seconds the latest attempt that waits has its record kept; see free
+	keep atomic.Uint64 // for how many seconds the latest attempt that waited keeps the record; see free
 }
 
 var _ backend.Remote = (*Remote)(nil)
@@ -91,7 +91,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	switch {
 	case call.Take:
 		script, keys = &d.scripts.Take, r.Keys[:3]
-	case call.Yield != nil && d.cluster: // messages are sent in another way there
+	case call.Yield != nil && d.cluster: // in a Cluster messages are sent in another way
 		return backend.AcquireReply{}, false, nil
 	case call.Yield != nil:
 		script, keys, args = &d.scripts.Yield, r.Keys[:], slices.Concat(args, call.Yield, []string{d.Channels})
@@ -120,7 +120,7 @@ func (r *Remote) waits(req *backend.AcquireRequest) {
 	r.Conn.Listen(r)
 }
 
-// granted is the reply to an attempt that has the lock.
+// granted returns the reply to an attempt that has the lock.
 func (a *answer) granted(req *backend.AcquireRequest) backend.AcquireReply {
 	reply := backend.AcquireReply{Status: backend.Granted, First: backend.Token(a.rest[0]), Last: backend.Token(a.rest[1]),
 		TTL: time.Duration(a.rest[2]) * time.Millisecond}
@@ -164,7 +164,7 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 		a.note = n[9]
 	case a.keep == int64(keep):
 		a.note = n[8]
-	case a.keep > 0: // another session needs the record for longer, or none did
+	case a.keep > 0: // kept for longer for another session, or briefly since none waited
 		a.note = strconv.FormatInt(a.keep, 10)
 	}
 	return a, err
@@ -252,22 +252,22 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return 0, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// fullReleases is how many releases skip free after one that had to leave the lock to the full script: the next waiter is often
-// of the same kind, and a free that fails delays its turn by a round trip.
+// fullReleases is how many releases send only the full script, after a lean one that had to leave the lock to it: the next
+// waiter is often of the same kind, and a lean release that fails delays its turn by a round trip.
 const fullReleases = 7
 
-// What free returns.
+// The numbers that free.lua returns.
 const freeReleased, freeGiven = 1, 2
 
 // free makes a lean release, if the session remembers enough for one. It returns 0 if the full script is needed, which
 // Release then sends.
 func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	channels := r.Conn.Deployment.Channels
-	if r.Conn.Deployment.cluster { // messages take another way there
+	if r.Conn.Deployment.cluster { // in a Cluster messages are sent in another way
 		channels = ""
 	}
 	if keep := r.keep.Load(); req.Prior.Pushed && keep > 0 {
-		req.Prior.Note = strconv.FormatUint(keep, 10) // if no session keeps it for longer
+		req.Prior.Note = strconv.FormatUint(keep, 10) // a guess: no session keeps the record for longer
 	}
 	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req, channels)
 	if !ok || !r.Conn.Deployment.lean {
@@ -295,8 +295,8 @@ func (r *Remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, err
 	return r.Force(ctx, &r.Conn.Deployment.scripts.Force, r.Keys[:], notAfter, r.Conn.Deployment.Channels)
 }
 
-// Force runs a script that takes the name from its holders, and whose last argument is its not after. It reports whether
-// there were any. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+// Force runs a script that takes the name from its holders, and whose last argument is the time until which it may run.
+// It reports whether there were any. As in Acquire, a copy that Redis refuses as late too early is repeated once.
 func (r *Remote) Force(ctx context.Context, s *wire.Script, keys []string, notAfter time.Time, args ...string) (bool, error) {
 	limit := clock.InstantOf(notAfter)
 	send := func(notAfter int64) (answer, error) {
@@ -355,7 +355,7 @@ func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) 
 // failed returns the error of a command without a reply, or with an error as its reply.
 func (r *Remote) failed(ctx context.Context, result rueidis.RedisResult, err error) error {
 	if result.NonRedisError() != nil {
-		r.Clock.Forget() // the connection may have gone with it, and the next one lead elsewhere
+		r.Clock.Forget() // the connection may be lost too, and the next one lead to another server
 	}
 	return wire.Fail(ctx, err)
 }

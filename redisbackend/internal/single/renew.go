@@ -17,14 +17,14 @@ import (
 // ms. A smaller batch would cost more commands, a larger one would delay other clients longer.
 const maxBatch = 100
 
-// A batch is renewed by one script: locks of one node, or shared names of one node.
+// A batch is what one script renews: locks of one node, or shared names of one node; in a Cluster, of one slot.
 type batch struct {
 	shared   bool
 	renewals []*backend.Renewal
-	remotes  []*Remote // the same, in the same order
+	remotes  []*Remote // the renewals' Remotes, in the same order
 }
 
-// Renew implements backend.Conn. All batches travel in one pipeline and fail one by one.
+// Renew implements backend.Conn. All batches travel in one pipeline, and each can fail by itself.
 func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	c.Deployment.Verbs.Renew(ctx, c, renewals)
 	c.Follow()
@@ -54,7 +54,7 @@ func (scripted) Renew(ctx context.Context, c *Conn, renewals []backend.Renewal) 
 	c.Follow()
 }
 
-// renewal is the call that renews a batch.
+// renewal returns the call that renews a batch.
 func (c *Conn) renewal(b batch) wire.Call {
 	script := &c.Deployment.scripts.Renew
 	if b.shared {

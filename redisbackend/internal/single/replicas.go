@@ -51,9 +51,9 @@ func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline t
 	return c.run(ctx, r, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args)
 }
 
-// shareReplicated sends a share that the replicas must acknowledge if the session gets units by it. If too few do, it is
-// refused, and the session has units at the master that it does not use: its next request gives them back, or asks for
-// them anew. What it keeps needs no second acknowledgement.
+// shareReplicated sends a share that the replicas must acknowledge if the session gets units by it. If too few do, it
+// returns a refusal, and the session has units at the master that it does not use: its next request gives them back, or
+// asks for them anew. What the session keeps needs no second acknowledgement.
 func (r *Remote) shareReplicated(ctx context.Context, args []string, req *backend.ShareRequest) (shareAnswer, error) {
 	c := replicated[shareAnswer]{deadline: req.NotAfter, decode: r.decodeShare}
 	c.got = func(a shareAnswer) bool { return a.code == shareShared && a.units > int64(req.Keep) }
@@ -77,7 +77,7 @@ type replicated[A any] struct {
 	deadline time.Time
 	decode   func([]rueidis.RedisMessage, clock.Sample) (A, error)
 	got      func(A) bool
-	tooFew   func(rueidis.DedicatedClient, error) error // returns the error if too few have
+	tooFew   func(rueidis.DedicatedClient, error) error // returns the error if too few have acknowledged it
 }
 
 // run sends the script. WAIT counts what its own connection has written, so both go over a connection that no other verb
@@ -130,7 +130,7 @@ func (r *Remote) acknowledged(ctx context.Context, client rueidis.DedicatedClien
 	got, err := client.Do(ctx, client.B().Wait().Numreplicas(int64(want.Count)).Timeout(limit.Milliseconds()).Build()).ToInt64()
 	if err != nil {
 		if wire.ErrorCode(err) == "" {
-			r.Clock.Forget() // as in read
+			r.Clock.Forget() // as in failed
 		}
 		return 0, backend.WithOutcomeUnknown(wire.Fail(ctx, fmt.Errorf("wait for the replicas: %w", err))) // the lock may be taken
 	}

@@ -114,8 +114,8 @@ func (r *Remote) decodeShare(list []rueidis.RedisMessage, at clock.Sample) (a sh
 	return a, nil
 }
 
-// shareKeys returns the keys of a request: the record and, of a session that has nothing yet, those of a Lock that must not
-// be there. In a slot on the move a Cluster refuses a script that names a key which is missing beside one that is there.
+// shareKeys returns the keys of a request: the record and, for a session that has nothing yet, a Lock's hold and queue, which
+// must not be there. In a slot on the move a Cluster refuses a script that names a missing key beside one that is there.
 func (r *Remote) shareKeys(req *backend.ShareRequest) []string {
 	if req.Keep == 0 && req.Want > 0 {
 		return []string{r.Keys[1], r.Keys[0], r.Keys[2]}
