@@ -17,7 +17,7 @@ import (
 
 // Connect implements backend.Backend. It checks at all nodes at once that scripts run and messages arrive. A majority
 // must reply within five seconds, the others within half a second more. A node that cannot be reached may join later,
-// but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same as another.
+// but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same server as another.
 func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	if err := single.CheckSession(session); err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	return replies
 }
 
-// mark opens the channel. It checks that the node is not the same server as another, since two of one server would
-// receive each other's messages, and that everything works that a session does there.
+// mark opens the channel at a node. It checks that the node is not the same server as another, since two nodes of one
+// server would receive each other's messages, and that everything works that a session does there.
 func (s *subscriber) mark(deadline time.Time, mark string, number int) error {
 	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
@@ -98,8 +98,8 @@ func (s *subscriber) mark(deadline time.Time, mark string, number int) error {
 	return s.node.Probe(ctx)
 }
 
-// markNode stores at a node which of the session's nodes it is, for as long as they are joined. One server under two
-// names already has the mark of the other.
+// markNode stores at a node which of the session's nodes it is, for as long as the nodes are being joined. One server
+// under two names already has the mark of the other name.
 func markNode(ctx context.Context, c *single.Conn, mark string, number int) error {
 	client, key, own := c.Deployment.Client, c.Deployment.Prefix+wire.Reserved+"node:"+mark, strconv.Itoa(number)
 	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*single.ProbeWait).Build()).Error()

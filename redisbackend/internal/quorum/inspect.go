@@ -74,7 +74,8 @@ func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection)
 	}
 }
 
-// inspections returns those of this session's locks, unless err keeps them from being sent; the others are refused.
+// inspections returns the inspections of this session's locks, unless err keeps them from being sent, and sets Err of the
+// others.
 func (c *Conn) inspections(all []backend.Inspection, err error) (asked []*backend.Inspection, remotes []*remote) {
 	for i := range all {
 		n := &all[i]
@@ -113,8 +114,8 @@ func essence(s backend.State) essentials {
 	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token, s.Unlocked}
 }
 
-// agreed reports whether a majority says the same, its TTL included: a node that has not received a renewal is behind
-// in its TTL, and then the session waits for the others.
+// agreed reports whether a majority of the replies are alike, TTLs included. A node that has not received a renewal is
+// behind in its TTL: then the session waits for the other nodes.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
 		like, _ := count(got, func(s backend.State) bool {
@@ -124,15 +125,15 @@ func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	})
 }
 
-// near reports whether two nodes' times can be those of one command.
+// near reports whether two nodes can have their TTLs from one command, which arrived at different times.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
 
-// holder returns the nodes' replies about the lock's holder, and whether that is sure: a majority agrees, or no holder
-// can have a majority whatever the others reply.
+// holder returns the nodes' replies about the lock's holder, and whether the holder is known: a majority agrees, or no
+// session can have a majority whatever the other nodes reply.
 func (q *Quorum) holder(got []reply[backend.State]) (of []reply[backend.State], sure bool) {
 	by := make(map[essentials][]reply[backend.State])
-	var free []reply[backend.State] // if no session has it, all say so
-	most := 0                       // nodes of one holder
+	var free []reply[backend.State] // all nodes' replies, as if the lock were free
+	most := 0                       // the most nodes that one holder has
 	for _, one := range got {
 		if one.err != nil {
 			continue

@@ -68,12 +68,13 @@ func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx c
 	return collect(ctx, replies, nil, limit, decided)
 }
 
-// detached is a context for one node's command: the caller may leave when the others have decided.
+// detached returns a context for one node's command, which does not end with the caller's: the caller may leave when the
+// others have decided.
 func detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// majority decides when enough replies, or too few, are of a kind: yes or no.
+// majority returns a function that reports whether a verb is decided: enough replies are of a kind, or too many are not.
 func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
 	return func(got []reply[T]) bool {
 		y, n := count(got, yes)

@@ -16,7 +16,7 @@ import (
 type Quorum struct {
 	nodes []*single.Deployment
 	need  int           // a majority
-	Limit time.Duration // nodeLimit, but in tests
+	Limit time.Duration // nodeLimit, except in tests
 }
 
 var _ backend.Backend = (*Quorum)(nil)
@@ -45,7 +45,7 @@ type Conn struct {
 	Jobs        sync.WaitGroup // verbs, and work at nodes that goes on after a verb has returned
 
 	hearing sync.Mutex // held while the sink is called: one call at a time, and none after Close
-	mu      sync.Mutex // guards what follows; a leaf
+	mu      sync.Mutex // guards the fields below; no other mutex is taken under it
 	waiting map[string]*waiter
 	closed  bool
 	refused error // why these nodes must not be used
@@ -65,7 +65,7 @@ func (c *Conn) ended() bool {
 	return c.closed
 }
 
-// begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one.
+// begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one server.
 // Otherwise the verb counts as a job until it has returned, so Close waits for all that it starts.
 func (c *Conn) begin(ctx context.Context) error {
 	if err := wire.ContextErr(ctx, time.Now()); err != nil {

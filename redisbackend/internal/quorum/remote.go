@@ -22,14 +22,14 @@ type remote struct {
 	replicas []*replica
 	asked    atomic.Uint64 // counts attempts' copies and the commands that give them up, in the order of the calls
 
-	mu           sync.Mutex // a leaf
+	mu           sync.Mutex // guards the fields below; no other mutex is taken under it
 	held         hold
 	releasedUpTo uint64 // attempts up to this one have been given back at nodes that had granted them
 }
 
 var _ backend.Remote = (*remote)(nil)
 
-// A hold is put back on a node that has forgotten it.
+// A hold is what a remote remembers of its hold, to put it back on a node that has forgotten it.
 type hold struct {
 	epoch  uint64 // 0 for none
 	owner  string
@@ -56,7 +56,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 // Name implements backend.Remote.
 func (r *remote) Name() string { return r.name }
 
-// remember remembers a hold.
+// remember remembers the hold of an attempt that was granted.
 func (r *remote) remember(req *backend.AcquireRequest, got backend.AcquireReply) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,8 @@ func (r *remote) recount(epoch uint64, holds int) {
 	}
 }
 
-// Forget is called before an attempt is given up, so that nothing of it is put back afterwards.
+// Forget forgets the hold of attempts up to an epoch. It is called before they are given up, so that nothing is put back
+// afterwards.
 func (r *remote) Forget(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,9 +230,9 @@ func (r *remote) isWanted(ctx context.Context) bool {
 	return yes > 0
 }
 
-// yield gives the session's hold to the next waiter, and waits like all others. But that waiter needs two more
-// round trips to have it, and the release took one: this session comes back no sooner than after four, if they are no
-// longer than half a second.
+// yield gives the session's hold to the next waiter, and waits like all others. But that waiter needs two more round
+// trips to have it, and the release took one: this session comes back after four at the earliest, or after half a second
+// if that is less.
 func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
 	began := time.Now()
 	if _, err := r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {

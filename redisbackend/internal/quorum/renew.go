@@ -9,17 +9,17 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A renewal is the renewal of one hold. It is a copy, since the caller may change its own when the majority has
-// decided.
+// A renewal is the renewal of one hold. It is a copy, since the caller may change its backend.Renewal when the majority
+// has decided.
 type renewal struct {
 	remote *remote
 	epoch  uint64
 	lease  time.Duration
-	until  time.Time // copies that put it back are refused from then on: the majority has it for longer, without a gap
+	until  time.Time // copies that put the hold back are refused from then on: the majority has it for longer, without a gap
 }
 
-// Renew implements backend.Conn. Every node gets all of them in one batch. A hold is renewed when a majority of the
-// nodes has renewed it; it is then put back on those that have lost it, in the background.
+// Renew implements backend.Conn. Every node gets all renewals in one batch. A hold is renewed when a majority of the
+// nodes has renewed it. It is then put back, in the background, on the nodes that have lost it.
 func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	err := c.begin(ctx)
 	if err == nil {
@@ -65,7 +65,7 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	})
 }
 
-// renewals returns those of this session, unless err keeps them from being sent; the others are refused.
+// renewals returns the renewals of this session's locks, unless err keeps them from being sent, and sets Err of the others.
 func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []renewal) {
 	for i := range renewals {
 		r := &renewals[i]
@@ -118,14 +118,14 @@ func (r *renewal) repair(q *Quorum, answers []reply[backend.Renewal]) {
 	}
 }
 
-// Another session that polls has a node that lost the hold for a round trip or two at a time.
+// The pauses of putBack. A session that polls has a node that lost the hold for a round trip or two at a time.
 const (
 	putBackPause    = 5 * time.Millisecond // before the second try
 	maxPutBackPause = 40 * time.Millisecond
 )
 
-// putBack puts a hold back on a node. While another session has the lock there it tries again, for as long as copies are
-// allowed in. It does nothing for a hold that is about to be given up.
+// putBack puts a hold back on a node. While another session has the lock there it tries again, until copies are refused.
+// It does nothing for a hold that is about to be given up.
 func (r *remote) putBack(node int, of renewal) {
 	for pause := putBackPause; r.tryPutBack(node, of); pause = min(2*pause, maxPutBackPause) {
 		wait := pause/2 + rand.N(pause) // in step with a session that polls it would always come too late

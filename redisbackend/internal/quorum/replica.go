@@ -13,11 +13,11 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it,
-// put it back or give it up are sent one after the other, each under the replica's semaphore: so a node that hangs has one of
-// these waiting and not many. Their order is random, but nothing of an attempt is sent after the command that gives it
-// up, or its copy would stay. It is not needed to inspect, to call, to renew, which grants nothing, and to force,
-// which affects any holder.
+// A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it, put it
+// back or give it up are sent one after the other, each under the replica's semaphore: so a node that hangs has one of these
+// waiting and not many. Their order is random, but nothing of an attempt is sent after the command that gives it up: it would
+// stay. The semaphore is not needed to inspect, to call, to renew, which grants nothing, and to force, which affects any
+// holder.
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command
@@ -26,7 +26,7 @@ type replica struct {
 
 	// Guarded by sem.
 	releasedHere uint64    // attempts up to this one have been given back here
-	refuseBefore fence     // copies from before it are no longer sent
+	refuseBefore fence     // copies of calls before it are no longer sent
 	unknownUntil time.Time // until then a copy without a reply may be under way
 }
 
@@ -106,7 +106,7 @@ const (
 	quorumPause = 50 * time.Millisecond
 )
 
-// retry calls do until there is a reply, a few times.
+// retry calls do until there is a reply, quorumTries times at most.
 func (rep *replica) retry(do func(context.Context) error) {
 	for try := range quorumTries {
 		if try > 0 {
@@ -121,7 +121,7 @@ func (rep *replica) retry(do func(context.Context) error) {
 	}
 }
 
-// write writes a token back.
+// write writes a token back to the node.
 func (rep *replica) write(ctx context.Context, epoch uint64, first, last backend.Token) error {
 	var d wire.ArgWriter
 	d.Add(epoch)
@@ -162,8 +162,8 @@ func (rep *replica) force(ctx context.Context, notAfter time.Time) (bool, error)
 	return rep.remote.Force(ctx, &wire.LoadQuorumScripts().Force, rep.remote.Keys[:2], notAfter, d.Strings()[0])
 }
 
-// crossing is for how many node limits nothing is put back where a lock was forced: one until the others are forced
-// too, two for a renewal that was there before and the hold that it puts back, and one more.
+// crossing is for how long, in node limits, nothing is put back at a node where a lock was forced: one limit until the
+// other nodes are forced too, two for a renewal that was under way before and the hold that it puts back, and one more.
 const crossing = 4
 
 // readWanted returns the session that the node knows to wait, "" for none.

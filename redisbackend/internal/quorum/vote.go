@@ -20,9 +20,9 @@ type vote struct {
 	r       *remote
 	req     backend.AcquireRequest // as sent to the nodes
 	queue   bool                   // the caller is going to wait
-	again   bool                   // it has been granted before, with a token that a majority has
+	again   bool                   // the attempt has been granted before, with a token that a majority has
 	order   uint64                 // when it was asked for, see remote.asked
-	sent    time.Time              // before anything was
+	sent    time.Time              // the moment before anything was sent
 	limit   time.Duration          // of the first round
 	answers chan reply[backend.AcquireReply]
 	written chan reply[struct{}]
@@ -54,7 +54,7 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	if !req.NotAfter.After(time.Now()) {
 		return backend.AcquireReply{}, wire.Unavailable(errors.New("not sent: its time is over"))
 	}
-	r.Forget(req.Epoch - 1) // it is no longer trusted
+	r.Forget(req.Epoch - 1) // earlier holds are no longer trusted
 	r.conn.pause(r.name, req.Epoch)
 	if _, had := r.holds(req.Epoch); req.Yield && !had && r.isWanted(ctx) {
 		return r.yield(ctx, &req)
@@ -78,8 +78,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return reply, err
 }
 
-// isWithdrawn reports whether an attempt was given back at a node. There it is stale: it would take the other nodes and
-// keep them from all sessions, although they may be too few. The next epoch has a fair chance.
+// isWithdrawn reports whether an attempt was given back at a node. At that node the attempt is stale. It would take the other
+// nodes and keep them from all sessions, although they may be too few for a majority. The next epoch has a fair chance.
 func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,12 +229,12 @@ func (v *vote) valid(now time.Time) bool {
 type tally struct {
 	granted, waiting, stale, failed int
 
-	again   bool            // as in quorumVote
+	again   bool            // as in vote
 	open    int             // nodes without a reply yet
 	tokens  []backend.Token // of the nodes that granted the lock
-	size    int             // of the smallest block of theirs
+	size    int             // of the smallest block among these nodes
 	left    time.Duration   // the least that is left of a fixed lease
-	ttl     time.Duration   // the most that is left of another holder's
+	ttl     time.Duration   // the most that is left of another holder's lease
 	lingers bool            // a node says that another holder may give it up
 }
 
@@ -271,18 +271,18 @@ func (t tally) doubt(err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// decided reports whether the missing replies make no difference. When too few nodes can reply, they make one: they
-// determine whether the attempt was refused, and whether it may have been executed.
+// decided reports whether the missing replies make no difference. When too few nodes can reply, every reply makes one:
+// the replies determine whether the attempt was refused, and whether it may have been executed.
 func (t tally) decided(q *Quorum) bool {
-	if t.again && t.granted >= q.need { // a missing reply may be the one that makes the token the same
+	if t.again && t.granted >= q.need { // a missing reply may be the one by which a majority has one token
 		_, agreed := t.token(q)
 		return agreed || t.open == 0
 	}
 	return t.granted >= q.need || t.granted+t.open < q.need && t.answered() >= q.need
 }
 
-// token returns the token that a majority has given, which is then already the last one of a majority; else the
-// highest.
+// token returns the token that a majority has given: a majority then has it as the last one already. If there is none,
+// token returns the highest.
 func (t tally) token(q *Quorum) (highest backend.Token, agreed bool) {
 	count := make(map[backend.Token]int)
 	for _, token := range t.tokens {

@@ -21,14 +21,14 @@ type waiter struct {
 }
 
 const (
-	// minBackoff and maxBackoff bound the pause before a session tries again, half of which is random: sessions that
-	// split the nodes between them must not meet again. The first is a few round trips; with the last a session without
+	// minBackoff and maxBackoff bound the pause before a session tries again, half of which is random: sessions that split
+	// the nodes between them must not meet again. minBackoff is a few round trips; with maxBackoff a session without
 	// messages costs each node ten commands a second.
 	minBackoff = 4 * time.Millisecond
 	maxBackoff = 128 * time.Millisecond
 )
 
-// backoff is the pause after some tries: half of least it is in any case.
+// backoff returns the pause after some tries: at least half of least, and half of it random.
 func backoff(tries int, least time.Duration) time.Duration {
 	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
 	return d/2 + rand.N(d/2)
@@ -104,7 +104,7 @@ type subscriber struct {
 	conn *Conn
 	node *single.Conn
 
-	ctx    context.Context // ended by close
+	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 	open   *push.Subscription // set by the goroutine that done waits for; nil if it did not come to that
@@ -112,7 +112,7 @@ type subscriber struct {
 
 var _ push.Listener = (*subscriber)(nil)
 
-// rejoin tries again until the channel is open: the node is down. A node that refuses would refuse again.
+// rejoin tries again until the channel is open, since the node may come up. A node that refuses would refuse again.
 func (s *subscriber) rejoin(err error) {
 	for s.open == nil && !backend.Refused(err) && s.ctx.Err() == nil {
 		select {
@@ -138,10 +138,10 @@ func (s *subscriber) Close() {
 	}
 }
 
-// Opened implements listener. The same address is the same machine, so the mapping of its clock stays.
+// Opened implements push.Listener. The same address is the same machine, so the mapping of its clock stays.
 func (s *subscriber) Opened() { s.conn.notify(s.conn.sink.Reconnected) }
 
-// Received implements listener.
+// Received implements push.Listener.
 func (s *subscriber) Received(message string) {
 	s.conn.notify(func() {
 		if m, ok := wire.ParseMessage(message); ok && m.Kind == wire.Freed {
@@ -163,7 +163,7 @@ func (c *Conn) Close() error {
 		delete(c.waiting, name)
 	}
 	c.mu.Unlock()
-	c.hearing.Lock()   // a call of the sink has returned
+	c.hearing.Lock()   // a call of the sink that is under way has returned
 	c.hearing.Unlock() //nolint:staticcheck // see above
 	for _, e := range c.subscribers {
 		e.Close()
