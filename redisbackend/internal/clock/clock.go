@@ -24,8 +24,8 @@ type Sample struct {
 	Stamp          int64 // Redis's clock, µs
 }
 
-// SampleSince returns the sample, without its stamp, of a command that was sent at a time and has its reply. A sample that is
-// made later is wider, and not wrong.
+// SampleSince returns the sample, without its stamp, of a command that was sent at a given time and has its reply by now. If
+// it is called later, the sample is wider, and not wrong.
 func SampleSince(sent time.Time) Sample {
 	return Sample{Sent: InstantOf(sent), Received: time.Since(Started)}
 }
@@ -137,7 +137,7 @@ func (c *Clock) Forget() {
 	c.Mapping = Mapping{}
 }
 
-// Restart drops the last clock too.
+// Restart forgets the latest sample, too: whatever clock the next one shows, Jumped is not called.
 func (c *Clock) Restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *Clock) Latest(t instant) int64 {
 // its leases.
 type Clocks struct {
 	One    Clock
-	mu     sync.Mutex // guards slots; taken before a clock's
+	mu     sync.Mutex // guards slots; taken before a Clock's mutex
 	slots  map[uint16]*Clock
 	BySlot bool   // set before use
 	Jumped func() // a clock's; set before use

@@ -79,7 +79,7 @@ type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
-// try is one round; false if another client was quicker.
+// try makes one round: it reads, runs and writes. It returns false if another client was quicker.
 func (n noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
 	i, err := n.read(ctx, client, what)
 	if err != nil {
@@ -137,8 +137,8 @@ func (n noscript) notDone(ctx context.Context, err error) error {
 	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
 }
 
-// commit writes the changes as one; it returns false if a watched key has changed since, and nothing was written.
-// Without changes it only checks that: the values that were read one by one were then there at one moment.
+// commit writes the changes in one transaction. It returns false if a watched key has changed since, and nothing was
+// written. Without changes it only checks the keys: if none has changed, all values that were read existed at one moment.
 func (n noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
@@ -158,7 +158,7 @@ func (n noscript) commit(ctx context.Context, client rueidis.DedicatedClient, ch
 	return false, discarded(ctx, queued, err)
 }
 
-// carriedOut returns nil if all commands of a transaction succeeded: Redis goes on after one that fails.
+// carriedOut returns nil if all commands of a transaction succeeded: Redis goes on after a command that fails.
 func carriedOut(results []rueidis.RedisMessage) error {
 	for _, m := range results {
 		if err := m.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -169,7 +169,7 @@ func carriedOut(results []rueidis.RedisMessage) error {
 }
 
 // discarded returns the error of a transaction that Redis did not execute. The reason is in the reply to the first
-// command that was not queued; that of EXEC may only say that there was one.
+// command that was not queued; the error of EXEC may only say that there was such a command.
 func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) error {
 	for i, answer := range queued {
 		err := answer.Error()
@@ -356,7 +356,7 @@ func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 	return err
 }
 
-// Renew renews a few locks at a time, so that one that other clients change often does not delay the rest.
+// Renew renews a few locks at a time, so that a lock which other clients change often does not delay the rest.
 func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
 	aFewAtOnce(renewals, func(w *backend.Renewal) {
 		w.Gone, w.First, w.Units = false, 0, 0
@@ -378,7 +378,7 @@ func (Verbs) InspectAll(ctx context.Context, c *single.Conn, inspections []backe
 	})
 }
 
-// aFewAtOnce calls do for each element.
+// aFewAtOnce calls do for each element, for a few of them at the same time.
 func aFewAtOnce[T any](all []T, do func(*T)) {
 	const atOnce = 8 // connections, out of a pool that the session's commands need too
 	next := make(chan *T)
@@ -449,7 +449,7 @@ func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 func (n noscript) prolong(ctx context.Context, key string, d time.Duration) error {
 	client := n.Conn.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()
-	if strings.Contains(wire.WordsOf(err), "number of arguments") { // it does not know GT
+	if strings.Contains(wire.WordsOf(err), "number of arguments") { // the server does not know GT
 		err = client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Build()).Error()
 	}
 	if err != nil {

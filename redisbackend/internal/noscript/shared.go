@@ -28,7 +28,7 @@ type sharedSnapshot struct {
 
 	now    protocol.Instant
 	was    map[string]string // the hash as it was read
-	before map[string]string // the same, as this package writes it: what it says of all entries may be more exact
+	before map[string]string // the same hash as this package writes it: the summary of all entries may be more exact
 	ttl    time.Duration     // of the key; not positive if there is none
 	shared protocol.Shared
 	told   []message
@@ -102,8 +102,8 @@ func (n noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 	return err
 }
 
-// transactShared is transact for a shared name. It names the hold key only if withHold is set: it is to be there for no
-// shared name, and in a slot on the move a Cluster refuses a command that names it beside the record.
+// transactShared is transact for a shared name. It also reads the hold key, which must not be there, if withHold is set.
+// Not every verb sets it: in a slot on the move a Cluster refuses a command that names a missing key beside the record.
 func (n noscript) transactShared(ctx context.Context, withHold bool, run func(*sharedSnapshot)) error {
 	return n.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) {
 		i, err := n.lookShared(ctx, client, withHold)
@@ -115,7 +115,7 @@ func (n noscript) transactShared(ctx context.Context, withHold bool, run func(*s
 	})
 }
 
-// lookShared is look for a shared name.
+// lookShared reads a snapshot of a shared name under WATCH.
 func (n noscript) lookShared(ctx context.Context, client rueidis.DedicatedClient, withHold bool) (*sharedSnapshot, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {
@@ -161,7 +161,7 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	s.shared = protocol.Shared{Name: s.keys.Hold(), Keep: keepShared, Publish: s.publish}
 	s.was, _ = answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
-	if s.ttl = time.Duration(ttl) * time.Millisecond; ttl == noExpiry { // a script has stopped before it gave the record one
+	if s.ttl = time.Duration(ttl) * time.Millisecond; ttl == noExpiry { // a script has stopped before it gave the record an expiry
 		s.ttl = forever - s.now
 	}
 	if len(s.was) == 0 || s.ttl <= 0 {
@@ -179,7 +179,7 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	return absent(answers[4:])
 }
 
-// absent returns an error if the hold key is there, of a name of which no session has units.
+// absent returns an error if the hold key is there: the name is then a Lock's, since no session has units of it.
 func absent(hold []rueidis.RedisResult) error {
 	for _, answer := range hold {
 		if ttl, _ := answer.AsInt64(); ttl != notThere {

@@ -29,16 +29,16 @@ type snapshot struct {
 	now      protocol.Instant
 	was      held
 	record   string
-	queue    []string // "session record", in order
+	queue    []string // "session place", in order
 	lists    [2][]string
 	lock     protocol.Lock
 	messages []message
 }
 
-// held is the hash as it was read.
+// A held is what a lock's hash had when it was read.
 type held struct {
 	field   string
-	others  []string // left there by a script that stopped: see sole in common.lua
+	others  []string // further fields, left by a script that stopped half-way: see sole in common.lua
 	count   int
 	expires protocol.Instant
 }
@@ -127,10 +127,10 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 // errForeign is the error of the scripts for a hash that is no lock.
 var errForeign = garbage("a hash that is not a lock")
 
-// errRecord is that for a text that is no record.
+// errRecord is the error of the scripts for a text that is no record.
 var errRecord = garbage("a text that is not the record of a lock")
 
-// errGarbage is in the errors of keys that have what no session has written there.
+// errGarbage marks the errors of keys whose value no session has written.
 var errGarbage = errors.New("WRONGTYPE")
 
 func garbage(what string) error {
@@ -138,7 +138,7 @@ func garbage(what string) error {
 }
 
 func (s *snapshot) parseHold(hash map[string]string, ttl int64) error {
-	if ttl == notThere { // since the hash was read
+	if ttl == notThere { // the hold has ended since the hash was read
 		return nil
 	}
 	for field, count := range hash {
@@ -196,7 +196,7 @@ func writePlace(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %s", w.Epoch, w.Deadline.Microseconds(), writeTerms(w))
 }
 
-// writeTerms returns the terms of a waiter's return: the end of a place, and of a ticket.
+// writeTerms returns the terms on which a waiter gets the lock: the end of a place, and of a ticket.
 func writeTerms(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
 }
@@ -250,7 +250,7 @@ func (s *snapshot) publish(session string, m protocol.Message) {
 	s.messages = append(s.messages, message{s.channels + session, text.String()})
 }
 
-// changes returns the commands that make Redis's state equal to the snapshot, none if it is.
+// changes returns the commands that make Redis's state equal to the snapshot, none if it is equal already.
 func (s *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	commands = append(commands, s.holdChanges(c)...)
 	k := s.keys

@@ -16,7 +16,7 @@ type ChannelListener interface {
 }
 
 // Channels are any number of channels that a session listens to while it wants them, over one connection after another.
-// The first is opened for the first channel.
+// The first connection is opened for the first channel.
 //
 //	Want ── dedicate ── SUBSCRIBE ── Opened ── Received, Received … ── idle ── UNSUBSCRIBE, Closed
 //	            ▲                                      │

@@ -11,9 +11,10 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Shards are a session's channels in a Cluster, beside the one that reaches it everywhere: one for each hash tag that it
-// waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot. Messages there do not travel
-// to the other nodes. Nothing depends on these channels: a script that finds no subscriber publishes with PUBLISH.
+// Shards are a session's channels in a Cluster, beside the channel that reaches the session through any node: one for
+// each hash tag of locks that it waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot.
+// Messages there do not travel to the other nodes. Nothing depends on these channels: a script that finds no subscriber
+// publishes with PUBLISH.
 //
 //	an acquire waits ── SSUBSCRIBE, in the background ── open ─── idle for a while ── SUNSUBSCRIBE
 //	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
@@ -22,10 +23,10 @@ import (
 type Shards struct {
 	client   rueidis.Client
 	channels string        // the part of the name before the tag
-	session  string        // and the part after it
+	session  string        // the part of the name after the tag
 	idle     time.Duration // after which a channel that no waiter used is closed
 
-	ctx    context.Context // ended by close
+	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	wanted chan string // tags to listen for
@@ -38,12 +39,12 @@ type Shards struct {
 	nodes    map[string]*node
 }
 
-// A channel is that of one tag, open or about to be: wanted has its tag once, and only listen forgets it before it
-// is open.
+// A channel is the session's channel for one hash tag. Before it is open, its tag is in Shards.wanted once, or listen is
+// opening it; until then only listen forgets it.
 type channel struct {
-	used time.Time     // guarded by Shards.mu, as node is
-	node *node         // the one that confirmed it; nil for none yet
-	open chan struct{} // closed when that happens; immutable
+	used time.Time     // when a waiter last wanted it; guarded by Shards.mu, as node is
+	node *node         // the node that confirmed the channel; nil for none yet
+	open chan struct{} // closed when a node has confirmed it; immutable
 }
 
 // A node is a connection to one node of the Cluster, with any number of channels.
@@ -51,7 +52,7 @@ type node struct {
 	addr   string
 	client rueidis.DedicatedClient
 	ended  <-chan error  // receives and is closed when the connection is lost
-	left   chan struct{} // closed when it is forgotten
+	left   chan struct{} // closed when the connection is forgotten
 }
 
 const (
@@ -59,7 +60,7 @@ const (
 	ShardIdle = time.Minute
 	// maxShards bounds the channels of one session. The locks beyond are served by PUBLISH.
 	maxShards = 1000
-	// shardBacklog is how many tags may wait for the connection. More have to wait for their next beat.
+	// shardBacklog is how many tags may wait for listen. A waiter whose tag finds no room tries again at its next beat.
 	shardBacklog = 100
 )
 
@@ -120,7 +121,7 @@ func (s *Shards) Run() {
 
 func (s *Shards) channel(tag string) string { return s.channels + "{" + tag + "}:" + s.session }
 
-// listen opens the channel of a tag: on any node, and then on the one that this one names.
+// listen opens the channel of a tag: it asks any node, and then the node that the reply names.
 func (s *Shards) listen(tag string) {
 	s.mu.Lock()
 	e := s.byTag[tag]
@@ -143,7 +144,7 @@ func (s *Shards) listen(tag string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: the new one is in the queue
+	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: the new channel's tag is in s.wanted
 		delete(s.byTag, tag)
 	}
 	s.off = s.off || wire.Lasting(err)
@@ -222,7 +223,7 @@ func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
 
 // watch waits for the end of a connection, or until it is forgotten, and closes it.
 func (s *Shards) watch(n *node) {
-	defer n.client.Close() // not under the mutex: the hooks wait for that
+	defer n.client.Close() // not under the mutex, for which the hooks wait
 	select {
 	case <-n.ended: //nolint:errcheck // whatever the reason
 	case <-n.left:

@@ -16,12 +16,12 @@ import (
 // A Listener receives the messages of a channel: one call at a time, none after Close or Abandon returned.
 type Listener interface {
 	Opened()                 // the subscription has been confirmed; earlier messages are lost
-	Received(message string) // never called before opened
+	Received(message string) // never called before Opened
 }
 
-// A Subscription listens to one channel for as long as it is open, over one connection after another. Each is taken
-// from the client with Dedicate: subscribing on a connection that carries commands would make rueidis serve those
-// in its slower, concurrent mode for good.
+// A Subscription listens to one channel for as long as it is open, over one connection after another. Each connection is
+// taken from the client with Dedicate: subscribing on one that carries commands would make rueidis serve the commands in
+// its slower, concurrent mode for good.
 //
 //	dedicate ── SUBSCRIBE ── confirmed: opened ── received, received … ── connection lost, or another master
 //	    ▲            │ failed                                                │
@@ -40,7 +40,7 @@ type Subscription struct {
 }
 
 const (
-	// minRetry and maxRetry bound the pause before the channel is opened again. All sessions lose their channel when a
+	// minRetry and MaxRetry bound the pause before the channel is opened again. All sessions lose their channel when a
 	// server restarts, so pauses are random; meanwhile waiters depend on their heartbeats.
 	minRetry = 20 * time.Millisecond
 	MaxRetry = time.Second
@@ -134,9 +134,9 @@ type conn struct {
 	addr      string        // of the server, if the client has only one
 	ended     <-chan error  // receives and is closed when the connection is lost
 	confirmed chan struct{} // closed when the server says that the channel is open
-	open      bool          // the same; subscription.mu
+	open      bool          // whether confirmed is closed; guarded by Subscription.mu
 	left      chan struct{} // closed when the client uses another server
-	behind    bool          // the same; subscription.mu
+	behind    bool          // whether left is closed; guarded by Subscription.mu
 }
 
 // wait returns when the connection is lost or left, or ctx has ended. The next try shows why it was lost.
@@ -197,7 +197,7 @@ func (s *Subscription) open(limit time.Duration) (*conn, error) {
 	return c, s.request(c, limit)
 }
 
-// request sends SUBSCRIBE and waits for the confirmation. It arrives at the hooks, and not only as a reply: with RESP2
+// request sends SUBSCRIBE and waits for the confirmation. That arrives at the hooks, and not only as a reply: with RESP2
 // rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
 func (s *Subscription) request(c *conn, limit time.Duration) error {
 	select {
@@ -269,7 +269,7 @@ func (s *Subscription) deliver(c *conn, message string) {
 
 // Dedicate takes a connection of the client. The client's own Dedicate takes no context: it dials, or waits for a place
 // in the client's pool, for as long as that takes. If ctx ends first, the connection is given back as soon as it
-// exists. release puts it back into the pool, as it is; its Close ends it.
+// exists. release puts it back into the pool, as it is; the connection's Close ends it.
 func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.DedicatedClient, release func(), err error) {
 	type taken struct {
 		client  rueidis.DedicatedClient
