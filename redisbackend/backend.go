@@ -29,8 +29,7 @@ var _ backend.Backend = (*Backend)(nil)
 // Connect implements backend.Backend. It subscribes to the session's channel, runs a script that only reads, and
 // publishes a message to see it arrive. So a wrong address or password, a replica in the place of its master, a missing
 // right to run scripts, subscribe or publish, and a proxy that holds messages back are found now and not at the first
-// contended lock. The script's reply
-// is also the first sample of Redis's clock.
+// contended lock. The script's reply is also the first sample of Redis's clock.
 func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	c, err := single.Connect(ctx, &b.deployment, session, sink)
 	if err != nil {
@@ -69,10 +68,10 @@ func WithPrefix(prefix string) Option {
 // has OutcomeUnknown and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal and renewals are not waited
 // for.
 //
-// It makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
-// acknowledge. Tokens protect the data then as always. It costs a
-// second round trip for each acquire, a connection from the client's pool (BlockingPoolSize) for as long as both take,
-// which then stays open for the next, and a lock that is pushed to a waiter is confirmed by it before Lock returns.
+// WithReplicas makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
+// acknowledge. Tokens protect the data then as always. It costs a second round trip for each acquire, and a connection
+// from the client's pool (BlockingPoolSize) for both, which then stays open for the next acquire; and a waiter confirms a
+// lock that was pushed to it before Lock returns.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(b *Backend) error {
 		if n < 1 || timeout < time.Millisecond {
@@ -87,10 +86,10 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // decides here, and writes the changes with MULTI and EXEC, again if another client was quicker. The data in Redis is
 // the same, so sessions with and without scripts can share locks.
 //
-// It costs two round trips and more for every command, more under contention (in each round one of the clients
-// succeeds), a connection from the client's pool (BlockingPoolSize) for as long as each takes, which then stays open
-// for the next, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock.
-// WithReplicas needs scripts.
+// It costs two round trips and more for every command, more under contention (in each round one of the clients succeeds),
+// a connection from the client's pool (BlockingPoolSize) for the time of each command, which then stays open for the next
+// one, and as much traffic as the queue of the lock is long. A renewal takes one transaction for each lock. WithReplicas
+// needs scripts.
 func WithoutScripts() Option {
 	return func(b *Backend) error {
 		b.deployment.Verbs = noscript.Verbs{}
@@ -100,15 +99,15 @@ func WithoutScripts() Option {
 
 // WithRedisson makes locks fully compatible with those of Redisson's getLock of the same name (a [WithPrefix] is part
 // of the name), waiting included: a session that frees a lock wakes a thread of Redisson's that waits for it, and the
-// other way round. Without it the two still exclude each other, but a waiting session asks again only at its next
+// other way round. Without it they still exclude each other, but a waiting session asks again only at its next
 // heartbeat, and a waiting thread when the lease that it was shown has ended. All processes that share locks with
-// Redisson should use it. It is about a Lock: Redisson's clients do not see that an RWLock or a Semaphore has a name.
+// Redisson should use it. It is for Locks alone: Redisson's clients do not see that an RWLock or a Semaphore has a name.
 //
-// It costs a PUBLISH within each command that frees a lock, and a session that waits one connection for all channels
-// of Redisson's that it listens to, and a command for each message. There is no queue for both: a thread of Redisson's takes a
-// free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson has no tokens: see
-// docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to arrive here. It
-// needs scripts, and with ACLs the channels redisson_lock__channel:*.
+// It costs a PUBLISH within each command that frees a lock. A session that waits needs one connection for all channels of
+// Redisson's that it listens to, and sends a command for each message. There is no queue for both: a thread of Redisson's
+// takes a free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson has no
+// tokens: see docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to arrive
+// here. WithRedisson needs scripts, and with ACLs the channels redisson_lock__channel:*.
 func WithRedisson() Option {
 	return func(b *Backend) error {
 		b.deployment.Redisson = true
@@ -149,7 +148,7 @@ const (
 	// before. rueidis's own default, 10 s, is as long as a lease: a lost command would be noticed when it is too late
 	// to send it again. With 3 s a renewal at a third of the default lease gets a second try.
 	openWriteTimeout = 3 * time.Second
-	// openBuffer is the size of the read and of the write buffer of each of its connections. A pipeline of
+	// openBuffer is the size of the read and of the write buffer of each connection of that client. A pipeline of
 	// renewals is larger and is then written in several pieces; rueidis's default is half a megabyte each.
 	openBuffer = 64 << 10
 )
@@ -206,13 +205,13 @@ func (e openError) Error() string {
 func (e openError) Unwrap() error { return e.err }
 
 // clientOption reads a URL. Its errors do not quote the URL: a password with a slash or a hash in it ends up in any
-// part of it.
+// part of the URL.
 func clientOption(address string) (rueidis.ClientOption, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
 	}
-	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // what follows is part of a password, and the rest no host
+	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // a password with a # or an @ in it: the rest is no host
 		return rueidis.ClientOption{}, errMisplaced
 	}
 	switch u.Scheme {
@@ -233,11 +232,11 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 // withDefaults sets the options that the caller left zero.
 func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 	option.DisableCache = true
-	if !option.AlwaysRESP2 { // there the name is a command of its own, for which the user may lack the right
+	if !option.AlwaysRESP2 { // with RESP2 the name takes a command of its own, for which the user may lack the right
 		option.ClientName = cmp.Or(option.ClientName, backend.ProcessName())
 	}
 	option.PipelineMultiplex = cmp.Or(option.PipelineMultiplex, -1)              // one connection: commands arrive in the order in which they were sent
-	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // after a burst of commands that need a connection each
+	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // for the connections of a burst of commands that need one each
 	option.ReadBufferEachConn = cmp.Or(option.ReadBufferEachConn, openBuffer)
 	option.WriteBufferEachConn = cmp.Or(option.WriteBufferEachConn, openBuffer)
 	option.ConnWriteTimeout = cmp.Or(option.ConnWriteTimeout, openWriteTimeout)
@@ -262,7 +261,7 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 		}
 		dialed <- result{client, err}
 	}()
-	// A server that is silent until the client gives up is not waited for once more.
+	// explainTLS does not wait once more for a server that was silent until the client gave up.
 	asking, cancel := context.WithTimeout(ctx, option.ConnWriteTimeout)
 	defer cancel()
 	silent, stop := silentTLS(ctx, option)
@@ -289,8 +288,9 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 	return nil, err
 }
 
-// ping checks that the server serves the client. It has no context: with one that can be cancelled and has no deadline,
-// rueidis would serve the connection in its slower, concurrent mode for good. The client's own time limit applies.
+// ping checks that the server serves the client. Its command has a context that never ends: with one that can be
+// cancelled and has no deadline, rueidis would serve the connection in its slower, concurrent mode for good. The client's
+// own time limit applies.
 func ping(client rueidis.Client) error {
 	err := client.Do(context.Background(), client.B().Ping().Build()).Error()
 	if wire.ErrorCode(err) == "NOPERM" { // a user without the right to PING has logged in all the same

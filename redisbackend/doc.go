@@ -22,10 +22,9 @@
 //	             "g 31 token token ttl time orders"   └───────────────────────┘
 //	             on channel relock:session:b
 //
-// The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires:
-// the hold with its lease, the rest five minutes after the last change, or twice the lease if that is longer; and the record
-// of a lock for which no session waited 30 seconds after it. A prefix
-// ([WithPrefix]) precedes all keys and channels.
+// The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires: the hold
+// with its lease, the rest five minutes after the last change, or twice the lease if that is longer; and the record of a
+// lock for which no session waited 30 seconds after it. A prefix ([WithPrefix]) precedes all keys and channels.
 //
 // # Protocol
 //
@@ -55,11 +54,13 @@
 // # What it needs
 //
 // Of Redis: 6.2 or later, or Valkey; scripts, pub/sub, and the right to both. With ACLs a user needs ~prefix* (or all
-// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub|numsub, ping, time,
-// get, set, del, exists, type, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex, lpos, lpop, lrange, lrem,
-// rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts run, that the server is no
-// replica, and that a message that is published arrives. Keys must not be evicted: use maxmemory-policy noeviction, since every
-// one of ours has a TTL. A session with a logger asks for that (INFO memory), and warns; without the right to INFO it does not. The page docs/rights.md has the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
+// keys), the channels prefix + "relock:session:*", and the commands eval, evalsha, subscribe, publish, pubsub|numsub,
+// ping, time, get, set, del, exists, type, expire, pexpire, pttl, hget, hgetall, hset, hincrby, hdel, hexists, lindex,
+// lpos, lpop, lrange, lrem, rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts
+// run, that the server is no replica, and that a message that is published arrives. Keys must not be evicted: use
+// maxmemory-policy noeviction, since every key of a lock has a TTL. A session with a logger reads the policy (INFO
+// memory), and warns; without the right to INFO it does not. The page docs/rights.md has the ACL SETUSER lines, also
+// for [WithReplicas] and [WithoutScripts].
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections; and one (or two) for each command that is under way with [WithoutScripts], or each

@@ -86,7 +86,7 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	return q, nil
 }
 
-// independent returns one node.
+// independent returns one node: a standalone master, with options that a quorum allows.
 func independent(client rueidis.Client, opts []Option) (*single.Deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
 		return nil, errors.New("not a standalone master: a failover would forget the holders of the locks")

@@ -15,8 +15,8 @@ import (
 )
 
 // explainTLS adds to the error of a client that got no reply whether the server speaks TLS and the client does not, or the
-// other way round: it asks the server the other way. Neither side's error says so. A server without TLS even waits for the
-// rest of the line when it is sent the beginning of a handshake, and the client's time limit ends that.
+// other way round: it asks the server in the way that the client did not try. Neither side's error says so. A server without
+// TLS even waits for the rest of the line when it is sent the beginning of a handshake, and the client's time limit ends that.
 func explainTLS(ctx context.Context, option rueidis.ClientOption, err error) error {
 	if wire.WordsOf(err) != "" || wire.NeverSent(err) || ctx.Err() != nil {
 		return err
@@ -35,13 +35,13 @@ func explainTLS(ctx context.Context, option rueidis.ClientOption, err error) err
 	return err
 }
 
-// silence is how long a server may take to reply before silentTLS asks it the other way: less than callers have patience.
+// silence is how long a server may take to reply before silentTLS asks it in the other way: less than callers wait.
 const silence = 500 * time.Millisecond
 
 var errSilent = fmt.Errorf("no reply within %v", silence)
 
-// silentTLS asks a server that does not reply the other way, and sends the error if it replies then: the caller's context may
-// end before the client's own time limit. stop ends it.
+// silentTLS asks a server that does not reply in the other way, and sends the error to found if the server replies then: the
+// caller's context may end before the client's own time limit. stop ends the question.
 func silentTLS(ctx context.Context, option rueidis.ClientOption) (found <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	hint := make(chan error, 1)

@@ -64,7 +64,7 @@ func validPort(port string) bool {
 	return port == "" || err == nil
 }
 
-// noNameSign reports whether no program's parameters have a sign in their names.
+// noNameSign reports whether r is a character that no parameter's name has.
 func noNameSign(r rune) bool {
 	return r != '_' && r != '-' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }

@@ -178,15 +178,14 @@ func (s *Server) StepClock(d time.Duration) {
 	s.ahead += d
 }
 
-// Addr is the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens it by
-// its URL.
+// Addr returns the server's address, such as 127.0.0.1:40123; "" in a bubble. Another process opens the server by its URL.
 func (s *Server) Addr() string { return s.redis.Addr() }
 
-// URL is the address as relock.Open and redisbackend.Open take it, such as redis://127.0.0.1:40123. In a bubble there is
-// none.
+// URL returns the address as relock.Open and redisbackend.Open take it, such as redis://127.0.0.1:40123. In a bubble
+// there is none.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Client is a client of the server. It is closed with the server.
+// Client returns a client of the server. It is closed with the server.
 func (s *Server) Client() rueidis.Client { return s.client }
 
 // ClientOption returns the options of Client, for another client: for that of another process, or one whose connections
@@ -211,7 +210,7 @@ func (s *Server) Dial() (net.Conn, error) {
 	return client, nil
 }
 
-// Backend is a backend over Client, without a prefix.
+// Backend returns a backend over Client, without a prefix.
 func (s *Server) Backend() *redisbackend.Backend { return s.backend }
 
 // Close stops the server and forgets everything in it. Close the sessions first.
