@@ -6,33 +6,33 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A session without cohorts that lingers keeps a lock with which it has been alone. The head then asks for it as the
-// session's, with a block of tokens and a short lease, that of a grant; after an unlock the hold is idle, and the next owner
-// inherits it. Of one such epoch:
+// A session without cohorts, but with the option to linger, keeps a lock that no other session has waited for lately. The head
+// then asks for the lock as the session's, with a block of tokens and a short lease, as long as that of a grant. After an
+// unlock the hold is idle, and the next owner inherits it. The times of such an epoch:
 //
 //	sent ─── no copy later ─── renewed, if held ─── idle no longer ─── until ── Redis may give it away
 //	 │◀── a third of it ──▶│                          │
 //	 │◀───────── half of it ─────────▶│               │
 //	 │◀────────────────────── short lease ───────────────────────────────────────▶│
 //
-// The first renewal is of an owner that needs the lock for longer, and asks for the full lease. It must be the last to set
-// the lease in Redis: a copy of the attempt that came after it would shorten what the session trusts. So it is sent when
-// copies are refused. One that must be sent sooner, since a clock has jumped, gives the session no more than the short lease
-// from then on, which is what such a copy leaves. No renewal ever asks for the short lease, and one that was late would
-// shorten the next: an idle hold is not renewed, and one that was renewed is not kept. If this process dies, others wait for
-// an idle hold no longer than for a short lease.
+// The first renewal is for an owner that needs the lock for longer, and asks for the full lease. The renewal must be the last
+// command to set the lease in Redis: a copy of the attempt that came later would shorten the lease that the session trusts.
+// So the renewal is sent when Redis refuses such copies. If it must be sent sooner, since a clock has jumped, the session
+// trusts only the short lease from then on, which is what a late copy would leave. No renewal ever asks for the short lease,
+// since a late copy of it would shorten the next lease: an idle hold is not renewed, and a hold that was renewed is not kept.
+// If this process dies, other sessions wait for an idle hold no longer than for a short lease.
 
-// aloneAfter is how often in a row a session must have had the lock with no other waiting before it keeps it. To be wrong costs
-// a command and two messages, as much as a hold of the usual kind saves; of two sessions that come at random, one has three
-// in a row in one of eight cases. maxWary is how often the number doubles while the session is asked for what it keeps before
-// that was worth it.
+// aloneAfter is how often in a row a session must have had the lock, with no other session waiting, before it keeps the lock.
+// To keep it in vain costs a command and two messages, as much as a hold of the usual kind saves; if two sessions come at
+// random, a session has the lock three times in a row in one of eight cases. maxWary is how often the number doubles at most:
+// it does each time that another session asks for the lock before it has paid to keep it.
 const aloneAfter, maxWary = 3, 6
 
-// needs returns how often in a row the session must have had the lock now.
+// needs returns how often in a row the session must have had the lock before it keeps it, as judge has set that by now.
 func (m *Machine[K]) needs() uint8 { return aloneAfter << m.wary }
 
-// judge notes, when a hold ends that the session kept, or is asked for, whether that was worth it: whether as many owners have
-// inherited it as it cost commands.
+// judge notes whether it has paid to keep a hold, when the hold ends or another session asks for it (asked). It has paid if
+// aloneAfter owners have inherited the hold.
 func (m *Machine[K]) judge(asked bool) {
 	switch worth := m.hold.token >= m.hold.first+aloneAfter; {
 	case worth && !asked:
@@ -45,8 +45,9 @@ func (m *Machine[K]) judge(asked bool) {
 	}
 }
 
-// begins counts the last hold, if it was released and no other session waited, and reports whether the session is to keep
-// the lock that the head wants. A head that was handed the lock must be able to let another session go first.
+// begins counts the last hold, if it was released while no other session waited, and reports whether the session is to keep
+// the lock that the head wants. A head that was handed the lock does so only if it waits, since another session may have to
+// go first.
 func (m *Machine[K]) begins(h *Head[K], handed bool) (alone bool) {
 	if m.prior.Freed {
 		m.Retaken()
@@ -54,9 +55,9 @@ func (m *Machine[K]) begins(h *Head[K], handed bool) (alone bool) {
 	return m.run >= m.needs() && (h.Waits || !handed)
 }
 
-// together notes that the session is not alone with the lock, or that Redis is too far away to keep it for a short time.
-// If the head wants it alone, its next copy is of the usual kind: under a new epoch, so that copies with the short lease
-// are refused.
+// together notes that the session is not alone with the lock, or that Redis is too far away for a short lease. If the head
+// wanted to keep the lock alone, its next copy is of the usual kind, under a new epoch, so that Redis refuses copies with
+// the short lease.
 func (m *Machine[K]) together(at *Moment) {
 	m.run = 0
 	if m.hold.alone {
@@ -64,8 +65,8 @@ func (m *Machine[K]) together(at *Moment) {
 	}
 }
 
-// phaseOfNext returns the phase in which the next copy of an attempt is sent: under a new epoch if it was for a hold that the
-// session would have kept.
+// phaseOfNext returns the phase from which the next copy of an attempt is sent: Begun, and so under a new epoch, if the session
+// would have kept the lock alone, and otherwise Parked.
 func phaseOfNext(alone bool) Phase {
 	if alone {
 		return Begun
@@ -73,7 +74,7 @@ func phaseOfNext(alone bool) Phase {
 	return Parked
 }
 
-// settled is when no copy of the attempt can set the short lease any more.
+// settled returns the time from which no copy of the attempt can set the short lease any more.
 func (m *Machine[K]) settled(at *Moment) time.Time { return m.hold.lease.Sent.Add(at.GrantTTL / 3) }
 
 // extended returns the lease of the hold after a renewal.
@@ -85,8 +86,8 @@ func (m *Machine[K]) extended(at *Moment, r *Renewed) lease.Lease {
 	return lease.New(r.Sent, r.Ahead, h.span, false)
 }
 
-// idleUntil returns the session's age until which a hold may be idle that lingers from the given age on. One that the
-// session keeps for itself is idle only while the next owner could inherit it.
+// idleUntil returns the age of the session up to which a hold may be idle that becomes idle at the given age. A hold that is
+// kept alone may be idle only while enough of its lease is left for the next owner to inherit it.
 func (m *Machine[K]) idleUntil(o *Options, age time.Duration) time.Duration {
 	idle := o.Linger
 	if l := &m.hold.lease; m.hold.alone {
@@ -95,6 +96,6 @@ func (m *Machine[K]) idleUntil(o *Options, age time.Duration) time.Duration {
 	return age + idle
 }
 
-// Retaken counts a hold that was left to a release, and that the next owner took over before that: no owner waited for it
-// when it was unlocked.
+// Retaken counts a hold that no owner waited for when it was unlocked. The driver calls it for a hold that the next owner took
+// over before a clean-up could release it; begins calls it for one that was released.
 func (m *Machine[K]) Retaken() { m.run = min(m.run+1, m.needs()) }

@@ -12,31 +12,31 @@ import (
 // A Head is the owner that has the baton, and how it wants the lock.
 type Head[K comparable] struct {
 	Owner    K
-	Cohort   bool          // the hold would be the session's
-	Alone    bool          // it would be if the session is alone with the lock
+	Cohort   bool          // Redis would have the hold as the session's
+	Alone    bool          // Redis would have the hold as the session's if the session is alone with the lock
 	Portable bool          // another session could resume the hold
-	Waits    bool          // in Redis, if another session has the lock
+	Waits    bool          // waits in Redis if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it
-	Fixed    time.Duration // the length of the lease, if that is a fixed one
-	AtLeast  time.Duration // for how long no other owner gets the lock from the begin of the hold on
-	Holds    int           // with which it comes back from a condition; 0: one
-	Ticket   uint64        // under which Redis has queued the session for it; 0: none
-	Ahead    time.Duration // how far the wall clock was ahead when it got the ticket
-	Deadline time.Time     // of a try with a time limit
+	Fixed    time.Duration // the length of the lease, if the lease is a fixed one
+	AtLeast  time.Duration // for how long, from the begin of the hold on, no other owner gets the lock
+	Holds    int           // the hold count with which the owner comes back from a condition; 0: one
+	Ticket   uint64        // the ticket under which Redis has queued the session for the owner; 0: none
+	Ahead    time.Duration // how far the wall clock was ahead when the owner got the ticket
+	Deadline time.Time     // the end of a try with a time limit
 }
 
 // An attempt is what the head wants, beside the hold that it would get, and what is known of the copies of its request.
 type attempt struct {
 	waits    bool // as in Head
 	barges   bool
-	keepTTL  bool // the lease goes on, that of the hold
+	keepTTL  bool // the lease of the hold that was left to the head goes on
 	yields   bool // another session that waits goes first
-	asked    bool // the session that may keep the lock idle was asked for it
+	asked    bool // the session that may keep the lock idle was asked for the lock already
 	holds    int32
 	spins    int32         // how often the head still asks before it parks
 	fixed    time.Duration // as in Head
 	deadline instant
-	refuted  instant       // when the latest copy was sent that had the reply Waiting: earlier grants are over
+	refuted  instant       // when the latest copy with the reply Waiting was sent: grants from before that are over
 	sent     instant       // when the copy under way was sent
 	ahead    time.Duration // how far the wall clock was ahead when the latest copy was sent
 }
@@ -45,8 +45,8 @@ type attempt struct {
 type turn struct {
 	began      instant
 	passes     int32
-	limit      int32 // 0: there is no turn
-	generation int32 // how many owners were in the queue when it began
+	limit      int32 // the most passes; 0: there is no turn
+	generation int32 // how many owners were in the queue when the turn began
 }
 
 // newTurn begins a turn for the owners that are in the queue now.
@@ -60,8 +60,9 @@ func (t *turn) spent(o *Options, now instant) bool {
 	return t.passes >= t.limit || lasted >= o.HandoffTime || lasted >= o.Generation && t.passes >= t.generation
 }
 
-// Begin begins with a head that has just got the baton, and does not inherit. A hold that was left to it ends here, and its
-// lease goes on if enough of that is left. The baton came with the reference of an idle hold if that is Dropped.
+// Begin begins the attempt of a head that has just got the baton, and does not inherit a hold. A hold that was left to the
+// head ends here, and its lease may go on if enough of it is left. If the step is Dropped, the hold was idle, and the caller
+// has its reference.
 func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	s.Dropped = m.wake() || m.phase == Lapsed
 	handed, yields, l := m.phase == Handed, false, m.hold.lease
@@ -84,7 +85,7 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	}
 	switch m.att.yields = yields; {
 	case adopts:
-	case alone: // with a lease of its own: the one that is left may be a long one
+	case alone: // the attempt asks for a lease of its own: the lease that is left may be a long one
 		m.hold.cohort, m.hold.alone, m.hold.span = true, true, at.GrantTTL
 	case keepTTL && !yields: // if no session waits, Redis gives a new lease instead of yielding
 		m.att.keepTTL, m.hold.lease = true, l
@@ -92,7 +93,7 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	return s
 }
 
-// want begins the attempt of a head, and makes the hold the one that it would get, without a lease.
+// want begins the attempt of a head, and replaces the hold by the one that the head would get, without a lease.
 func (m *Machine[K]) want(next Phase, at *Moment, h *Head[K]) {
 	m.att = attempt{
 		waits: h.Waits, barges: h.Barges, holds: int32(max(h.Holds, 1)), fixed: h.Fixed, deadline: at.instant(h.Deadline), spins: int32(at.Spin),
@@ -115,17 +116,18 @@ func (m *Machine[K]) wake() bool {
 	return true
 }
 
-// Inherit makes a head that has just got the baton, in cohort mode, the owner of the hold that its session has already.
-// Settle says that it did; otherwise Begin follows. age is the session's, waiters are those in the local queue. dropped
-// is as in Begin. As HandOver it is on the fastest path, and has neither a Moment nor a Step: the stack of a goroutine that
-// has waited long is no longer in the processor's caches.
+// Inherit makes a head that has just got the baton the owner of the hold that its session has already, in cohort mode or
+// kept alone. It returns Settle if it did; otherwise Begin follows. age is the session's age, waiters the length of the
+// local queue. dropped says that the hold was idle, and that the caller has its reference. Like HandOver, Inherit is on
+// the fastest path, and has neither a Moment nor a Step: the stack of a goroutine that has waited long is no longer in the
+// processor's caches.
 func (m *Machine[K]) Inherit(o *Options, age time.Duration, waiters int, owner *K) (do Action, dropped bool) {
 	now := age + 1
 	dropped = m.wake()
 	if m.phase != Handed || !m.hold.cohort {
 		return Nothing, dropped
 	}
-	if dropped { // no other session has asked for it meanwhile
+	if dropped { // no other session has asked for the hold while it was idle
 		m.turn = newTurn(o, now, waiters)
 	}
 	left := m.hold.lease.Remaining(o.Opened.Add(age))
@@ -140,8 +142,8 @@ func (m *Machine[K]) Inherit(o *Options, age time.Duration, waiters int, owner *
 	return Settle, dropped
 }
 
-// adopt gives the attempt the place in Redis that came with a signal, so that it need not send anything before the
-// grant comes.
+// adopt gives the attempt the place in Redis that came with a signal, so that the head need not send anything before
+// the grant comes.
 func (m *Machine[K]) adopt(at *Moment, s Step, h *Head[K]) Step {
 	grant := m.grant
 	m.number(h.Ticket)
@@ -155,7 +157,7 @@ func (m *Machine[K]) adopt(at *Moment, s Step, h *Head[K]) Step {
 	return s
 }
 
-// number gives the attempt an epoch. Nothing that Redis has or grants under an earlier one is trusted from here on.
+// number gives the attempt a new epoch. Nothing that Redis has or grants under an earlier epoch is trusted from here on.
 func (m *Machine[K]) number(epoch uint64) {
 	m.epoch, m.used, m.grant = epoch, 0, grant{}
 }
@@ -170,7 +172,8 @@ func (m *Machine[K]) Send(at *Moment, next uint64) {
 	m.att.sent, m.att.ahead = at.now(), at.Ahead
 }
 
-// AcquireRequest returns the copy of the attempt that is under way. The first one has what is known of the lock in Redis.
+// AcquireRequest returns the copy of the attempt that is under way. The first copy has a Prior: what the session knows of
+// the lock in Redis.
 func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	a := &m.att
 	req := backend.AcquireRequest{
@@ -182,15 +185,15 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 		req.Owner, req.Holds, req.Tokens = at.CohortOwner, 1, at.Block
 	}
 	if m.hold.alone {
-		// By it Redis knows how long the record must outlive a renewal. So this attempt takes no place, which would be granted
-		// for so long although the process had ended.
+		// From GrantTTL Redis knows how long the record must outlive a renewal. A grant to a waiter would last as long, even
+		// if this process had ended. So this attempt takes no place among the waiters.
 		req.GrantTTL = at.Lease
 	}
 	return req
 }
 
-// notAfter is when the copy under way is refused. A try with a time limit leaves a command an eighth of its time at
-// least.
+// notAfter returns the time from which Redis refuses the copy under way. In a try whose own time limit comes first, the
+// copy still has an eighth of its usual time.
 func (m *Machine[K]) notAfter(at *Moment) time.Time {
 	a, limit := &m.att, at.CommandTimeout
 	if m.hold.alone {
@@ -217,9 +220,9 @@ func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	return m.refuted(at, r, sent)
 }
 
-// granted handles a reply that grants the lock. One that comes too late is not trusted: the next copy confirms the hold
-// and gives it a full lease. A fixed lease starts only once, so it needs a new epoch; so does one that is too short for
-// such commands.
+// granted handles a reply that grants the lock. A reply that comes too late is not trusted: the next copy confirms the
+// hold and gives it a full lease. That copy needs a new epoch if the lease is fixed, since such a lease starts only once,
+// and if the session would have kept the lock alone, since that lease is too short to be confirmed.
 func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	m.unreleased, m.prior = true, r.Prior
 	a, l, anew := &m.att, m.hold.lease, m.att.fixed > 0 || m.hold.alone
@@ -267,8 +270,8 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 		s.Do = Ask
 	case a.waits:
 		s.Do = Park
-	case r.Lingers && !a.asked && took < at.Heartbeat/4: // else both together could take long
-		a.asked = true // its session was asked, and gives it up meanwhile if it does not use it
+	case r.Lingers && !a.asked && took < at.Heartbeat/4: // else this command and the next could take long together
+		a.asked = true // the session that keeps the lock was asked for it, and gives it up during the pause if it is idle
 		s.Do, s.Wait = Pause, max(took, minHandOver)
 	default:
 		return m.leave(s)
@@ -277,17 +280,17 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 	return s
 }
 
-// minHandOver is how long a try leaves at least to the session of a lock that may be idle.
+// minHandOver is how long a try waits at least for another session to give up a lock that may be idle.
 const minHandOver = time.Millisecond
 
 // A Failure says what is known of a command that had no reply.
 type Failure struct {
-	Unknown bool // it may have been carried out, or may still be
-	Refused bool // it would be refused again, so the caller gives up
+	Unknown bool // the command may have been carried out, or may be carried out later
+	Refused bool // Redis refused the command and would refuse it again, so the caller gives up
 }
 
-// Unanswered handles a copy without a reply. After Pause the driver decides how long. The next copy asks for a full lease: there
-// may be another server by then, which has less of the last one, and little of that may be left.
+// Unanswered handles a copy without a reply. If the step is Pause, the driver decides for how long. The next copy asks for a
+// full lease: another server may answer it, on which less is left of the hold's last lease, and perhaps little.
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
 		m.unreleased = true
@@ -303,10 +306,10 @@ func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	return Step{Do: Pause}
 }
 
-// doubt notes that a copy of an attempt may be under way until then.
+// doubt notes that a copy of an attempt may be under way up to the given time.
 func (m *Machine[K]) doubt(until instant) { m.doubtUntil = max(m.doubtUntil, until) }
 
-// A grant is one that was pushed for an attempt.
+// A grant is what a pushed message says about a grant, to an attempt or a ticket.
 type grant struct {
 	epoch       uint64
 	first, last backend.Token
@@ -314,8 +317,8 @@ type grant struct {
 	notBefore   instant
 }
 
-// Pushed handles a grant that was pushed. ticket says that an owner of this session has a ticket with its epoch, busy
-// that an owner or a clean-up has the baton.
+// Pushed handles a grant that was pushed. ticket says that an owner of this session has a ticket with the grant's epoch,
+// busy that an owner or a clean-up has the baton.
 func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Step {
 	pushed := grant{g.Epoch, g.First, g.Last, g.TTL, at.instant(g.NotBefore)}
 	switch {
@@ -327,18 +330,18 @@ func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Ste
 		return Step{Do: Wake}
 	case m.epoch > g.Epoch || m.phase == Handed || m.phase == Idle || busy:
 		// A newer attempt superseded the grant, or the reply to a heartbeat came first: nothing to do. Or the attempt was
-		// given up: a clean-up is on its way, or the next head takes over the grant. Or the session has the lock, and what
-		// would release the grant would release that.
+		// given up: a clean-up is on its way, or the next head takes over the grant. Or the session has the lock, and a
+		// release of the grant would release the hold.
 		return Step{}
 	}
 	return Step{Do: Orphan}
 }
 
 // Woken handles the end of a pause, or of the time that the head was parked. A grant that came meanwhile is trusted
-// without a command if that is possible for long enough to renew it. It is not if the moment of the grant is not known,
-// if Redis has replied since that another owner has the lock, if less than half of its TTL is left, if the machine slept
-// since Redis was last asked, if the lease is fixed (it starts when it is accepted), or if it is more than the attempt
-// asked for. The next copy of the attempt then confirms the grant.
+// without a command, unless the moment of the grant is not known, Redis has replied since then that another owner has the
+// lock, less than half of the grant's TTL is left (too little to renew the lease in time), the computer slept since Redis
+// was last asked, the lease is fixed (it starts when the grant is accepted), or the grant has more than the attempt asked
+// for. In these cases the next copy of the attempt confirms the grant.
 func (m *Machine[K]) Woken(at *Moment) Step {
 	g, a := m.grant, &m.att
 	if m.phase != Parked || g.epoch != m.epoch || g.notBefore == 0 || a.refuted != 0 && g.notBefore < a.refuted || a.fixed > 0 {
@@ -356,7 +359,7 @@ func (m *Machine[K]) Woken(at *Moment) Step {
 	return m.settle(at, g.first, g.last, l)
 }
 
-// again returns the step that sends the next copy.
+// again returns the step for which the driver sends the next copy.
 func (m *Machine[K]) again() Step {
 	if m.phase == Begun {
 		return Step{Do: AskAnew}
@@ -364,8 +367,8 @@ func (m *Machine[K]) again() Step {
 	return Step{Do: Ask}
 }
 
-// Overtaken begins anew with a head that let a Resume go first, and has the baton again. A hold that the resumed owner
-// left ends here.
+// Overtaken begins the attempt of a head anew that let a Resume go first and has the baton again. A hold that the owner of
+// the Resume left to the head ends here.
 func (m *Machine[K]) Overtaken(at *Moment, h *Head[K]) Step {
 	m.wake()
 	m.want(Begun, at, h)
@@ -392,11 +395,11 @@ func (m *Machine[K]) settle(at *Moment, first, last backend.Token, l lease.Lease
 	return s
 }
 
-// GiveUp ends an attempt that got no hold. The next head takes over what Redis has for the session, such as its place
-// among the waiters.
+// GiveUp ends an attempt that got no hold. The next head takes over what Redis has for the session, such as the session's
+// place among the waiters.
 func (m *Machine[K]) GiveUp() Step { return m.leave(Step{}) }
 
-// leave makes s the step that ends what the goroutine with the baton does.
+// leave forgets the attempt and its hold, and makes s the step by which the goroutine with the baton gives the baton up.
 func (m *Machine[K]) leave(s Step) Step {
 	m.att = attempt{}
 	m.clear(Vacant)

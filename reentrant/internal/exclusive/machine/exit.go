@@ -7,20 +7,20 @@ import (
 )
 
 // CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
-// the given age: no other owner may have it before it has lasted as long as it must. The driver then passes the baton, under
-// the same mutex; HandOver follows if an owner was there to take it, and otherwise Exit.
+// the given age: the hold must have lasted as long as it must, and its lease must be trusted. If so, the driver passes the
+// baton without unlocking the mutex in between. HandOver follows if an owner took the baton, and otherwise Linger or Exit.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 	return m.Owned() && m.hold.stays <= age && m.hold.lease.Trusted(o.Opened.Add(age))
 }
 
-// HandOver leaves the hold to the next owner in line, which has the baton: while the turn of this session lasts, that takes
-// the lock over in Redis with its own first command, or inherits it. If there is none, it may be left to a clean-up that has
-// the baton: Clean follows, unless an owner has come meanwhile.
+// HandOver leaves the hold to the next owner in line, which has the baton. While the turn of this session lasts, that owner
+// takes the lock over in Redis with its own first command, or inherits the hold. If no owner is in line, the hold can be left
+// to a clean-up that has the baton: Clean follows, unless an owner has come meanwhile.
 func (m *Machine[K]) HandOver() { m.enter(Handed) }
 
-// Linger keeps the hold of an owner that gives up its last one, when no owner of this session waits for it: the session
-// has it in cohort mode, and the baton is free. It is kept until the session has the returned age. ok is false if it is not
-// kept: Exit follows. As HandOver it is on a fast path, and has no Moment.
+// Linger keeps the hold for the session at its owner's last unlock, when no owner of this session waits for the lock and the
+// hold is in cohort mode or kept alone. The hold is then idle, and the baton free. until is the age of the session up to which
+// the hold is kept. ok is false if it is not kept: Exit follows. Like HandOver, Linger is on a fast path, and has no Moment.
 func (m *Machine[K]) Linger(o *Options, age time.Duration, closing bool) (until time.Duration, ok bool) {
 	if closing || !m.lingers(o) || !m.CanHandOver(o, age) {
 		return 0, false
@@ -33,14 +33,13 @@ func (m *Machine[K]) Linger(o *Options, age time.Duration, closing bool) (until 
 	return until, true
 }
 
-// lingers reports whether the session may keep the hold although no owner waits for it.
+// lingers reports whether the session may keep the hold although no owner of this session waits for the lock.
 func (m *Machine[K]) lingers(o *Options) bool {
 	renewed := m.hold.alone && m.hold.span > o.GrantTTL
 	return m.hold.cohort && o.Linger > 0 && m.hold.token < m.hold.last && m.wanted < m.hold.epoch && !renewed
 }
 
-// Exit ends the hold of an owner that gives up its last one, when no owner of this session waits for it, and it does not
-// linger.
+// Exit ends the hold at its owner's last unlock, if the hold is not left to the next owner (HandOver) and not kept (Linger).
 func (m *Machine[K]) Exit(at *Moment) Step {
 	switch {
 	case m.phase == Lost:
@@ -59,7 +58,7 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 	return Step{Do: Release}
 }
 
-// Clean begins a clean-up, which has the baton: it releases what the session has in Redis. It follows PassOn if no owner
+// Clean begins a clean-up, which has the baton and releases what the session has in Redis. Clean follows PassOn if no owner
 // took the baton, and ends a hold that is idle or that an owner left behind.
 func (m *Machine[K]) Clean() Step {
 	m.clear(Freeing)
@@ -69,7 +68,7 @@ func (m *Machine[K]) Clean() Step {
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
 	req := backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.prior}
-	if m.operating { // which may change it
+	if m.operating { // the operation may change what Redis has
 		req.Prior = backend.Prior{}
 	}
 	if m.hold.stays > 0 {
@@ -78,7 +77,7 @@ func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
 	return req
 }
 
-// PendingUntil returns the time until which a copy may be under way that had no reply, zero if there is none.
+// PendingUntil returns the time until which a copy without a reply may be under way, zero if there is no such copy.
 func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 	if m.doubtUntil <= at.now() {
 		m.doubtUntil = 0
@@ -86,8 +85,8 @@ func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 	return at.time(m.doubtUntil)
 }
 
-// Released handles the end of a release. done says that Redis has nothing of the session any more, freed that the lock
-// is free and Redis has it as the first copy of the request said. Otherwise the next head takes over what may be left.
+// Released handles the end of a release. done says that Redis has nothing of the session any more, freed that the lock is
+// free and its record as the request's Prior says. If not done, the next head takes over what may be left.
 func (m *Machine[K]) Released(done, freed bool) {
 	prior := m.prior
 	if !done || !freed && !m.hold.alone {

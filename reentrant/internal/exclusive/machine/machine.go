@@ -2,8 +2,11 @@
 // event. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex, under which it calls one method
 // of a [Machine] for each event; then it unlocks, and carries out the [Step] that the method returned.
 //
-// The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has it may begin, send,
-// exit, resume and clean up. Replies of the keeper and messages need no baton.
+// The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has the baton may begin,
+// send, exit, resume and clean up. What the keeper's replies and pushed messages cause needs no baton.
+//
+// The head is the owner that has the baton and wants the lock. Its attempt is a request that is sent until Redis has
+// replied; each sending is a copy.
 package machine
 
 import (
@@ -22,13 +25,13 @@ const (
 	Vacant   Phase = iota // nothing is under way
 	Begun                 // the head has the baton, and its attempt needs a new epoch
 	Asking                // a copy of the head's attempt is under way
-	Parked                // the head's attempt has no copy under way: it waits for a grant, or to ask again
+	Parked                // no copy of the head's attempt is under way: the head waits for a grant, or until it asks again
 	Resuming              // the head takes up a hold of another session
 	Held                  // an owner has the lock, and its lease was trusted when last looked at
-	Leaving               // as Held, but an await gives the hold up, or a Resume gives it a new epoch: if Redis no longer has the old one, that is no loss
+	Leaving               // as Held, but an await or a Resume ends the epoch: if Redis no longer has the epoch, that proves no loss
 	Lost                  // the hold was lost; its owner has not unlocked, and still has the baton
 	Handed                // the last owner left the hold to the goroutine that has the baton now
-	Idle                  // the last owner left it, and the baton is free: the hold has a reference of its own
+	Idle                  // the last owner left the hold, and the baton is free: the hold has its own reference to the lock state
 	Lapsed                // as Idle, but the hold was lost: only its reference is left
 	Freeing               // a release is under way
 	phases
@@ -38,7 +41,7 @@ var phaseNames = [phases]string{"vacant", "begun", "asking", "parked", "resuming
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// A set has a bit for each of some phases.
+// A set is a set of phases, with a bit for each phase in it.
 type set uint16
 
 func setOf(all ...Phase) (s set) {
@@ -48,7 +51,7 @@ func setOf(all ...Phase) (s set) {
 	return s
 }
 
-// successors has the phases that may follow each phase. They are those of the table.
+// successors has, for each phase, the phases that may follow it according to the table at Machine.
 var successors = [phases]set{
 	Vacant:   setOf(Begun, Parked, Resuming, Freeing),
 	Begun:    setOf(Asking, Resuming, Vacant),
@@ -64,7 +67,7 @@ var successors = [phases]set{
 	Freeing:  setOf(Vacant),
 }
 
-// enter changes the phase. It is the only function that does, and panics if the change is not in the table.
+// enter changes the phase. No other function does. It panics if successors does not have the change.
 func (m *Machine[K]) enter(next Phase) {
 	if next != m.phase && successors[m.phase]&(1<<next) == 0 {
 		panic(fmt.Sprintf("reentrant: bug: a lock went from %v to %v", m.phase, next))
@@ -72,7 +75,7 @@ func (m *Machine[K]) enter(next Phase) {
 	m.phase = next
 }
 
-// clear forgets the hold, and changes the phase to one without.
+// clear forgets the hold, and enters a phase in which there is none.
 func (m *Machine[K]) clear(next Phase) {
 	m.enter(next)
 	alone := m.hold.alone && next == Freeing
@@ -87,17 +90,17 @@ func (m *Machine[K]) clear(next Phase) {
 
 // Options are the session's options that the machine needs.
 type Options struct {
-	Opened time.Time // when the session was
+	Opened time.Time // when the session was opened
 
 	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
 
 	Spin        int           // how often the head asks before it parks
-	Handoffs    int           // local hand-overs in a turn
-	HandoffTime time.Duration // of a turn
-	Generation  time.Duration // from which a turn ends when each owner in the queue has had the lock once
+	Handoffs    int           // how many local hand-overs a turn may have
+	HandoffTime time.Duration // how long a turn may last
+	Generation  time.Duration // a turn that has lasted this long ends after as many hand-overs as it had waiters at its start
 	Linger      time.Duration // how long a hold may be idle
-	Block       int           // tokens of an attempt for a hold that is the session's
-	CohortOwner string        // the owner of a cohort's hold, as Redis has it
+	Block       int           // how many tokens an attempt asks for if Redis is to have the hold as the session's
+	CohortOwner string        // the owner that is written in Redis if Redis is to have the hold as the session's
 }
 
 // A Moment is what the driver knows at the moment of an event.
@@ -105,14 +108,14 @@ type Moment struct {
 	*Options
 	Now       time.Time
 	Ahead     time.Duration // how far the wall clock has got ahead of the monotonic one
-	Seen      backend.Token // the highest that the session has seen
-	Field     string        // the owner of the attempt as Redis has it, where a copy is sent or a grant accepted
-	Waiters   int           // in the local queue
+	Seen      backend.Token // the highest token that the session has seen
+	Field     string        // the attempt's owner as written in Redis; set for events that send a copy or accept a grant
+	Waiters   int           // how many goroutines wait in the local queue
 	Abandoned bool          // the session has given up its holds: no owner becomes a holder
 }
 
-// An instant is a moment: the session's age, and a nanosecond, so that 0 is none. It takes a third of the room of a
-// time.Time.
+// An instant is a point in time: the session's age plus one nanosecond, so that 0 means no instant. It takes a third of
+// the memory of a time.Time.
 type instant = time.Duration
 
 func (at *Moment) now() instant { return at.Now.Sub(at.Opened) + 1 }
@@ -131,26 +134,26 @@ func (o *Options) time(i instant) time.Time {
 	return o.Opened.Add(i - 1)
 }
 
-// A hold is what an owner of this session has of the lock, what it left to the next owner, or what the head wants.
+// A hold is the lock as an owner of this session has it, as the last owner left it, or as the head wants it.
 type hold[K comparable] struct {
 	owner    K
-	cohort   bool // Redis has it as the session's, not as its owner's
-	alone    bool // so it does because the session was alone with the lock; Freeing: so it did
-	portable bool // another session can resume it
+	cohort   bool // Redis has the hold as the session's, not as its owner's
+	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing: it was set
+	portable bool // another session can resume the hold
 	failing  bool // the last renewal failed
 	checking bool // a check is scheduled
 	epoch    uint64
-	op       uint64 // the number of its last operation in Redis
+	op       uint64 // the number of the hold's last operation in Redis
 	token    backend.Token
-	last     backend.Token // of its block
+	last     backend.Token // the last token of the hold's block
 	span     time.Duration // the lease that was asked for, and that renewals ask for
-	stays    instant       // until when no other owner gets the lock, though it is released sooner; before Held, for how long; 0: none
+	stays    instant       // until when no other owner gets the lock, even if it is released sooner; before Held: for how long; 0: none
 	lease    lease.Lease
-	first    backend.Token // of its block
+	first    backend.Token // the first token of the hold's block
 }
 
-// A Machine is what a session has and wants of one lock. Its methods are its only transitions; K identifies the owners.
-// The zero value is a lock of which the session has nothing. A Machine is comparable, and a copy is another one.
+// A Machine is the state of one lock in a session. Only its methods change it. K is the type of the owners. The zero value
+// is a lock of which the session has nothing. Machines can be compared with ==, and a copy of a Machine is independent.
 //
 // Each row is an event, the phases in which it may happen, the condition, the phase that follows (= is the same one),
 // and the step. Of several rows for one event and phase the first that fits is taken. Queries are not in the table.
@@ -283,28 +286,28 @@ type hold[K comparable] struct {
 //	Dismiss          idle lapsed               not dismissed yet                                      =        dismiss
 //	Dismiss          vacant held handed                                                               =        –
 type Machine[K comparable] struct {
-	// What a local hand-over touches comes first: it is in the processor's caches together.
+	// The fields that a local hand-over uses come first, so that they share cache lines.
 	phase      Phase
 	unreleased bool          // Redis may have a hold, a grant or a place of this session, to be released
 	dismissed  bool          // a clean-up is on its way to the idle hold
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
-	run        uint8         // how often in a row the session had the lock, and no other waited
-	wary       uint8         // how often it was asked for what it kept before that was worth it
+	run        uint8         // how often in a row the session had the lock while no other session waited
+	wary       uint8         // how often another session asked for the lock before it had paid to keep it
 	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch; Freeing: only stays and alone
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
-	epoch      uint64        // the last that was sent
-	wanted     uint64        // the hold with this epoch, or a later one, was asked for by another session
+	epoch      uint64        // the last epoch that was sent
+	wanted     uint64        // the hold with this epoch, or an earlier one, was asked for by another session
 	moved      uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
 
 	lingerUntil instant       // when the idle hold is given back
 	doubtUntil  instant       // a copy of an attempt may be under way until then
 	prior       backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
-	att         attempt       // Begun to Resuming, and while an owner resumes its own hold
-	grant       grant         // that came for the attempt, or for a ticket
+	att         attempt       // used in Begun to Resuming, and while an owner resumes its own hold
+	grant       grant         // the latest grant that was pushed for the attempt, or for a ticket
 }
 
-// Reuse readies a machine for another use of its lock, or for another lock.
+// Reuse readies a machine for its next use, by the same lock or by another one.
 func (m *Machine[K]) Reuse(sameLock bool) {
 	m.unreleased, m.used = false, 0
 	if !sameLock {
@@ -318,25 +321,25 @@ type Action uint8
 // The actions.
 const (
 	Nothing    Action = iota
-	Settle            // make the head the holder, with Holds; after an operation, give the baton back to the holder
+	Settle            // make the head the holder, with the hold count Holds; after an operation, give the baton back to the holder
 	Ask               // send a copy of the attempt, or of the operation
 	AskAnew           // send a copy under a new epoch
-	Park              // wait for Woken: a grant, a heartbeat, or the end of the holder's lease if TTL says when
-	Pause             // wait for Woken: for Wait, or for as long as the driver waits after a failure
+	Park              // wait for a grant, a heartbeat, or the end of the holder's lease if TTL says when; then Woken
+	Pause             // wait for Wait, or if that is 0 for as long as the driver waits after a failure; then Woken
 	Leave             // free the baton, or pass it on: Redis has nothing of the session
 	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
 	Release           // send ReleaseRequest until Redis has replied, then Released
-	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with so many
+	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with that hold count
 	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict it
-	Evict             // take the baton from the owner of the lost hold, and pass it on: Evicted
+	Evict             // take the baton from the owner of the lost hold, and pass it on; then Evicted
 	Renew             // renew the lease
 	Extended          // count and report what the reply to a renewal has changed
 	CheckLater        // check again after a heartbeat
-	Dismiss           // send a clean-up to the idle hold: Arrive
-	Wake              // wake the parked head: Woken
-	Signal            // wake the owner of the ticket
-	Orphan            // release what the grant has, without the baton
-	Notify            // notify the owner that another one waits
+	Dismiss           // send a clean-up to the idle hold; then Arrive
+	Wake              // wake the parked head; then Woken
+	Signal            // wake the owner of the ticket to which the lock was granted
+	Orphan            // release what Redis granted; this needs no baton
+	Notify            // notify the owner of the hold that another session waits
 	actions
 )
 
@@ -349,16 +352,16 @@ func (a Action) String() string { return actionNames[a] }
 // mutex, when they are sent: a Step is passed along the fast path, and is small.
 type Step struct {
 	Do      Action
-	Check   bool         // ask Redis whether the hold is still this session's: Checking, Checked
-	Dropped bool         // the idle hold has ended: the caller has its reference
+	Check   bool         // ask Redis whether the hold is still this session's: call Checking first, and Checked with the reply
+	Dropped bool         // the hold is idle no longer: the caller has its reference
 	Yielded bool         // the attempt gave the lock to another session
-	Woken   bool         // the grant is there already: Woken follows
+	Woken   bool         // with Park: the grant has come already, so call Woken without a wait
 	Lost    bool         // the caller's hold is lost
-	Change  lease.Change // with Extended
+	Change  lease.Change // with Extended: what the reply has changed
 	Holds   int
-	Why     string        // the hold was lost; empty if no loss is to be reported
-	Wait    time.Duration // Pause; 0: as after a failure
-	TTL     time.Duration // Park: what is left of the holder's lease; negative if that is not known
+	Why     string        // why the hold was lost; empty if no loss is to be reported
+	Wait    time.Duration // with Pause; 0: as after a failure
+	TTL     time.Duration // with Park: what is left of the holder's lease; negative if that is not known
 	Wake    time.Time     // when to look at the hold again; zero: no need
 }
 
@@ -371,7 +374,7 @@ func (m *Machine[K]) left() bool { return m.phase == Handed || m.phase == Idle }
 // Phase returns the phase.
 func (m *Machine[K]) Phase() Phase { return m.phase }
 
-// OwnedBy reports whether it is the given owner that has the hold.
+// OwnedBy reports whether the given owner has the hold, as far as this process knows.
 func (m *Machine[K]) OwnedBy(owner K) bool { return m.Owned() && m.hold.owner == owner }
 
 // Epoch returns the epoch of the hold, 0 if there is none.
@@ -380,11 +383,11 @@ func (m *Machine[K]) Epoch() uint64 { return m.hold.epoch }
 // A Hold is what was known of the hold at one moment.
 type Hold[K comparable] struct {
 	Phase  Phase
-	Owner  K             // or the last one, if the hold was left to the next owner
-	Cohort bool          // Redis has it as the session's, and not as its owner's
-	Epoch  uint64        // 0 if there is none
+	Owner  K             // the last owner, if the hold was left to the next one
+	Cohort bool          // Redis has the hold as the session's, and not as its owner's
+	Epoch  uint64        // 0 if there is no hold
 	Op     uint64        // the number of the operation under way, or of the last one
-	First  backend.Token // of its block, by which Redis's replies are known to be about this hold
+	First  backend.Token // the first token of the hold's block: a reply with another one is about another hold
 	Token  backend.Token
 	Span   time.Duration // the lease that renewals ask for
 	Lease  lease.Lease
@@ -412,7 +415,7 @@ func (h *Hold[K]) Fixed() time.Duration {
 	return 0
 }
 
-// AtLeast returns for how long no other owner gets the lock from the begin of the hold on, which was then.
+// AtLeast returns for how long no other owner gets the lock, counted from began, the time when the hold began.
 func (m *Machine[K]) AtLeast(o *Options, began time.Time) time.Duration {
 	if m.hold.stays == 0 {
 		return 0
@@ -420,7 +423,7 @@ func (m *Machine[K]) AtLeast(o *Options, began time.Time) time.Duration {
 	return m.hold.stays - o.instant(began)
 }
 
-// Forgo makes the hold one that another owner can have as soon as it is released.
+// Forgo lets another owner have the lock as soon as the hold is released: the hold need not last any longer.
 func (m *Machine[K]) Forgo() { m.hold.stays = 0 }
 
 // Sent returns the last epoch that was sent.

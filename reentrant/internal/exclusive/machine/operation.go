@@ -10,8 +10,8 @@ func (m *Machine[K]) Operate() {
 }
 
 // Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
-// operation, and for a caller that asks. If it cannot and the keeper has not found that yet, in a process that was
-// paused, the hold is lost now.
+// operation, and for a caller that asks. If the hold cannot be trusted, it is lost now at the latest: in a process that was
+// paused, the keeper may not have found the loss yet.
 func (m *Machine[K]) Trust(at *Moment, why string) Step {
 	switch {
 	case m.phase == Lost:
@@ -24,7 +24,7 @@ func (m *Machine[K]) Trust(at *Moment, why string) Step {
 	return s
 }
 
-// Operated ends the operation. answered says that Redis replied, and gone that it no longer has the hold.
+// Operated ends the operation. answered says that Redis replied, and gone that Redis no longer has the hold.
 func (m *Machine[K]) Operated(answered, gone bool) Step {
 	m.operating = false
 	if answered && !gone && m.prior.Epoch == m.hold.epoch {
@@ -38,7 +38,7 @@ func (m *Machine[K]) Operated(answered, gone bool) Step {
 	return Step{}
 }
 
-// Finish gives the baton back to the holder after an operation, or on if the hold was lost meanwhile.
+// Finish gives the baton back to the holder after an operation, or passes it on if the hold was lost meanwhile.
 func (m *Machine[K]) Finish() Step {
 	if m.phase == Lost {
 		m.clear(Vacant)
@@ -47,8 +47,8 @@ func (m *Machine[K]) Finish() Step {
 	return Step{Do: Settle}
 }
 
-// StartLeaving marks the hold before a command that ends its epoch in Redis, an await or a Resume. If Redis then no
-// longer has the epoch, that is no loss.
+// StartLeaving marks the hold before an await or a Resume, a command that ends the hold's epoch in Redis. If Redis then
+// no longer has the epoch, that proves no loss.
 func (m *Machine[K]) StartLeaving() {
 	if m.phase == Held {
 		m.enter(Leaving)
@@ -62,8 +62,8 @@ func (m *Machine[K]) Stay() {
 	}
 }
 
-// Left ends the hold of an owner that waits for a condition now: Redis has its ticket instead. A hold that was lost before the
-// reply came stays lost, since its owner has been notified.
+// Left ends the hold of an owner that waits for a condition now: Redis has the owner's ticket instead of the hold. A hold that
+// was lost before the reply came stays lost, since its owner has been notified.
 func (m *Machine[K]) Left() Step {
 	m.prior = backend.Prior{}
 	if m.phase == Lost {

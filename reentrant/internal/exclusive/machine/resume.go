@@ -7,9 +7,9 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// Resume begins with a head that takes up a hold of another session, or from before a restart. If an owner of this
-// session left the lock to the head, the head's own hold is not there to be resumed. The attempt of a head that let the
-// Resume go first begins anew later, with Overtaken.
+// Resume begins the Resume of a head, which takes up its hold from another session, or from before a restart. If another
+// owner of this session left the lock to the head, Redis cannot have a hold of the head, and the head gives the baton up.
+// The attempt of a head that let the Resume go first begins anew later, with Overtaken.
 func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 	s := Step{Dropped: m.phase == Lapsed || m.phase == Idle}
 	m.wake()
@@ -22,8 +22,8 @@ func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 	return s
 }
 
-// ResumeOwn begins to continue a hold of this session under a new epoch, and with the lease of h. After the reply Redis
-// no longer has the old epoch.
+// ResumeOwn begins the Resume of a hold that this session has: the hold goes on under a new epoch, and with the lease of h.
+// After the reply Redis no longer has the old epoch.
 func (m *Machine[K]) ResumeOwn(at *Moment, h *Head[K]) Step {
 	m.StartLeaving()
 	m.att = attempt{fixed: h.Fixed}
@@ -40,7 +40,7 @@ func (m *Machine[K]) SendResume(at *Moment, next uint64) {
 	m.att.sent, m.att.ahead = at.now(), at.Ahead
 }
 
-// ResumeRequest returns the copy of the Resume that is under way. It is refused from notAfter on.
+// ResumeRequest returns the copy of the Resume that is under way. Redis refuses the copy from notAfter on.
 func (m *Machine[K]) ResumeRequest(at *Moment, notAfter time.Time) backend.ResumeRequest {
 	req := backend.ResumeRequest{Epoch: m.epoch, Owner: at.Field, Lease: at.Lease, NotAfter: notAfter, Seen: at.Seen, Until: m.PendingUntil(at)}
 	if fixed := m.att.fixed; fixed > 0 {
@@ -49,7 +49,7 @@ func (m *Machine[K]) ResumeRequest(at *Moment, notAfter time.Time) backend.Resum
 	return req
 }
 
-// Resumed handles the reply to a copy.
+// Resumed handles the reply to a copy of a Resume.
 func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 	switch r.Status {
 	case backend.NotThere:
@@ -76,8 +76,8 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 	return m.replace(at, h, r.Holds)
 }
 
-// takeUp makes the head the owner of a hold of another session. As in settle, a session that has given up its holds
-// gives up the attempt.
+// takeUp makes the head the owner of h, which it had in another session. If this session has given up its holds
+// meanwhile, the attempt is given up, as in settle.
 func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 	m.att = attempt{}
 	if at.Abandoned {
@@ -92,9 +92,9 @@ func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 	return s
 }
 
-// replace replaces the owner's hold by h. A hold with another token is not the one that this session had: that one is
-// lost, and the owner has the holds that Redis has. In a session that has given up its holds replace does nothing, since
-// no keeper would maintain h.
+// replace replaces the owner's hold by h. If h has another token, it is another hold: the old hold is lost, and the owner
+// has the hold count of the reply. In a session that has given up its holds the old hold is not replaced, since no keeper
+// would maintain h.
 func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	m.att = attempt{}
 	s.Do = Replace
@@ -114,8 +114,8 @@ func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	return s
 }
 
-// ResumeUnanswered handles a copy without a reply. A copy that may be under way would take the owner's hold from wherever
-// the owner has gone on since, so the next one, under another epoch, has it refused.
+// ResumeUnanswered handles a copy without a reply. If that copy may be under way, it could later take the hold from the
+// session where the owner has gone on since. So the next copy has another epoch, which makes Redis refuse the earlier copy.
 func (m *Machine[K]) ResumeUnanswered(at *Moment, f Failure, notAfter time.Time) Step {
 	switch {
 	case f.Refused:
@@ -127,8 +127,8 @@ func (m *Machine[K]) ResumeUnanswered(at *Moment, f Failure, notAfter time.Time)
 	return Step{Do: Ask}
 }
 
-// NotResumed ends a Resume that got no hold. If it was this session's own hold, that is lost if Redis does not have it
-// (notThere), or may have it under another epoch.
+// NotResumed ends a Resume that got no hold. A hold that this session has is lost if Redis does not have it (notThere), or
+// may have it under another epoch.
 func (m *Machine[K]) NotResumed(f Failure, notThere bool) Step {
 	m.att = attempt{}
 	switch {

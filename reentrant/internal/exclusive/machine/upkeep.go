@@ -14,11 +14,11 @@ const maxSleep = time.Second
 // A Survey is what the keeper knows while it looks at all holds.
 type Survey struct {
 	Renewing  bool      // a batch of renewals is under way
-	Refreshed time.Time // leases that were renewed before are renewed at once: there may be another server since
+	Refreshed time.Time // leases that were last renewed before this time are renewed now: there may be another server since
 }
 
-// Tick looks at the hold: whether it is due for renewal, over, or idle for long enough. Wake is when to look again, zero
-// if there is no need.
+// Tick looks at the hold: whether it is due for renewal, its lease is over, or it has been idle for long enough. The step's
+// Wake is when to look again, zero if there is no need.
 func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	h := &m.hold
 	if m.Owned() || m.left() {
@@ -33,12 +33,12 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	case m.phase == Lost && at.Now.Before(h.lease.End()):
 		s.Wake = h.lease.End()
 	case m.phase == Lost:
-		s.Do, s.Wake = Evict, at.Now.Add(maxSleep) // in case it cannot be carried out now
+		s.Do, s.Wake = Evict, at.Now.Add(maxSleep) // in case the driver cannot evict the owner now
 	case m.Owned() && !trusted:
 		l := m.lose("the lease was not renewed in time")
 		s.Do, s.Why, s.Wake = l.Do, l.Why, h.lease.End()
 	case (m.phase == Idle || m.phase == Lapsed) && (at.now() >= m.lingerUntil || !trusted || h.alone && h.lease.Sent.Before(v.Refreshed)):
-		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit it does not do so
+		m.lingerUntil = at.now() + maxSleep // in case an owner that is about to inherit the hold does not do so
 		s.Do = m.Dismiss().Do
 	case !m.Owned() && (!m.left() || !h.cohort || !trusted):
 	case v.Renewing || h.alone && m.phase == Idle:
@@ -56,23 +56,24 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	return s
 }
 
-// due reports whether the hold is due for renewal. One that is tried again keeps its pause.
+// due reports whether the hold is due for renewal. A renewal that failed is tried again only after its pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
 	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
 }
 
-// grantedAgain is why a hold is lost that Redis has under another token: another session may have had the lock in between.
+// grantedAgain is the reason for the loss of a hold that Redis has with another token now: another session may have had the
+// lock in between.
 const grantedAgain = "Redis had forgotten it, and granted it again"
 
 // A Renewed is the reply to a renewal of the hold with an epoch.
 type Renewed struct {
 	Epoch  uint64
-	First  backend.Token // of the hold that Redis has with this epoch; 0: not known
-	Gone   bool          // Redis no longer has it
+	First  backend.Token // the first token of the hold that Redis has with this epoch; 0: not known
+	Gone   bool          // Redis no longer has the hold
 	Failed bool          // there was no reply, or a refusal
 	Sent   time.Time
-	Ahead  time.Duration // when it was sent
+	Ahead  time.Duration // how far the wall clock was ahead when the renewal was sent
 }
 
 // Renewed handles the reply to a renewal. The hold may have ended by now: epochs are never used twice, so a reply for
@@ -84,7 +85,7 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	}
 	again := !check.Same(h.first, r.First)
 	switch {
-	case (r.Gone || again) && m.phase == Leaving: // if it is not given up after all, the next renewal finds out
+	case (r.Gone || again) && m.phase == Leaving: // if the owner keeps the hold after all, the next renewal finds the loss
 		h.lease = h.lease.Retried(at.Now)
 		return Step{}
 	case r.Gone:
@@ -103,8 +104,8 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 
 // Lose ends the hold with an epoch, which can no longer be trusted. Its owner still has the baton: an operation under way
 // finds the loss and passes the baton on, and so does Exit. If there is neither, Tick has the baton taken from the owner
-// when the lease is over in Redis too. So another owner of this session gets the lock no sooner than one of another
-// session could, and the owner has the margin of the lease to stop.
+// when the lease is over in Redis too. So another owner of this session gets the lock no sooner than an owner of another
+// session could, and the old owner has the margin of the lease to stop.
 func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 	if m.hold.epoch != epoch {
 		return Step{}
@@ -121,18 +122,18 @@ func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 	return Step{}
 }
 
-// lose makes an owned hold a lost one.
+// lose makes a hold that an owner has a lost one.
 func (m *Machine[K]) lose(why string) Step {
 	m.run = 0
 	m.enter(Lost)
 	return Step{Do: Lose, Why: why}
 }
 
-// Evicted ends a lost hold whose owner has lost the baton to the next.
+// Evicted ends a lost hold, after the driver has taken the baton from its owner.
 func (m *Machine[K]) Evicted() { m.clear(Vacant) }
 
-// check reports whether to ask Redis if the hold is still this session's, and for how long. A hold that is renewed and
-// cannot have been taken up needs no check.
+// check reports whether the driver is to ask Redis if the hold is still this session's, and for how long; if so, it notes
+// that a check is scheduled. A hold that is renewed and cannot have been taken up needs no check.
 func (m *Machine[K]) check() bool {
 	if m.hold.checking || !m.hold.portable && !m.hold.lease.Fixed() {
 		return false
@@ -141,23 +142,24 @@ func (m *Machine[K]) check() bool {
 	return true
 }
 
-// Taken handles a report that another session has taken up the hold with this epoch, which may not have begun yet.
+// Taken handles a report that another session has taken up the hold with this epoch. The hold may not have begun here yet.
 func (m *Machine[K]) Taken(epoch uint64) (s Step) {
 	m.moved = max(m.moved, epoch)
 	s.Check = m.Owned() && m.hold.epoch == epoch && m.hold.portable && m.check()
 	return s
 }
 
-// Reconnected handles the loss of messages: the hold may have been taken up meanwhile, even if the reply that grants it
-// is still under way. A hold with a fixed lease is always checked: the lease may end sooner, by the clock of another
-// server. Other holds are renewed (Survey.Refreshed). The head asks Redis again.
+// Reconnected handles the loss of messages: another session may have taken up the hold meanwhile, even if the reply that
+// grants the hold is still under way. A hold with a fixed lease is always checked: the lease may end sooner, by the clock of
+// another server. Other holds are renewed (Survey.Refreshed), and the driver has a parked head ask Redis again.
 func (m *Machine[K]) Reconnected() (s Step) {
 	m.moved = max(m.moved, m.epoch)
 	s.Check = m.Owned() && m.hold.lease.Fixed() && m.check()
 	return s
 }
 
-// Checking begins a check, and reports whether it is still needed. A later event needs another one.
+// Checking begins a check, and reports whether it is still needed. An event that calls for a check from here on schedules
+// another one.
 func (m *Machine[K]) Checking(epoch uint64) bool {
 	if !m.Owned() || m.hold.epoch != epoch {
 		return false
@@ -170,14 +172,14 @@ func (m *Machine[K]) Checking(epoch uint64) bool {
 type Checked struct {
 	Epoch  uint64
 	Ours   bool // Redis has the hold, with this epoch
-	Again  bool // it had forgotten the hold, and granted the epoch again
+	Again  bool // Redis had forgotten the hold, and granted the lock to its epoch again
 	Failed bool
 	Sent   time.Time
-	TTL    time.Duration // what is left of its lease
+	TTL    time.Duration // what was left of the hold's lease
 }
 
-// Checked handles the reply to a check. While the owner gives the hold up, or continues it under another epoch, the
-// reply proves no loss, and another check follows.
+// Checked handles the reply to a check. While the owner gives the hold up, or continues it under another epoch (Leaving),
+// the reply proves no loss, and another check follows.
 func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 	if !m.Owned() || m.hold.epoch != c.Epoch {
 		return s
@@ -199,7 +201,7 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 	return s
 }
 
-// Wanted handles a report that another session waits for the hold with an epoch, or for a later one.
+// Wanted handles a report that another session waits for the hold with this epoch. It is true of an earlier hold too.
 func (m *Machine[K]) Wanted(epoch uint64) Step {
 	if m.hold.alone && m.wanted < m.hold.epoch && m.hold.epoch <= epoch {
 		m.judge(true)
@@ -211,7 +213,7 @@ func (m *Machine[K]) Wanted(epoch uint64) Step {
 	return m.Dismiss()
 }
 
-// Dismiss sends a clean-up to an idle hold, unless one is on its way.
+// Dismiss has the driver send a clean-up to an idle hold, unless one is on its way already.
 func (m *Machine[K]) Dismiss() Step {
 	if m.phase != Idle && m.phase != Lapsed || m.dismissed {
 		return Step{}
@@ -220,8 +222,8 @@ func (m *Machine[K]) Dismiss() Step {
 	return Step{Do: Dismiss}
 }
 
-// Arrive ends the way of the clean-up that Dismiss has sent, and reports whether the hold is still idle. If so and the
-// clean-up can take the baton, Clean follows; otherwise an owner is about to inherit the hold.
+// Arrive notes that the clean-up sent for Dismiss has arrived, and reports whether the hold is still idle. If it is, and the
+// clean-up can take the baton, Clean follows; otherwise an owner is about to inherit the hold, or already has.
 func (m *Machine[K]) Arrive() bool {
 	m.dismissed = false
 	return m.phase == Idle || m.phase == Lapsed
