@@ -13,19 +13,19 @@ import (
 )
 
 // A Try describes a call that takes the lock, and how long it may wait. It is passed by reference: the stack of a
-// goroutine that has waited long is no longer in the processor's caches, and each copy would touch three cache lines of
-// it.
+// goroutine that has waited long is no longer in the processor's caches, and each copy of a Try would touch three cache
+// lines of the stack.
 type Try struct {
 	Head    // the owner, and how it wants the lock
 	Op      string
 	Timeout <-chan time.Time
 	Fresh   bool      // fails if the owner has the lock already
 	Begun   time.Time // zero if the session reports no events
-	note    string    // for a new hold
+	note    string    // the note of a new hold
 
-	waitBegun    time.Time          // when it began to wait in the local queue, if that is watched
+	waitBegun    time.Time          // when the call began to wait in the local queue; zero if the wait is not watched
 	reportedWait bool               // the long wait has been reported
-	notifier     *core.LossNotifier // of the hold that the owner had before it waited for a condition
+	notifier     *core.LossNotifier // the notifier of the hold that the owner had before it waited for a condition
 }
 
 // A Head is what the machine needs to know of a call.
@@ -34,8 +34,8 @@ type Head = machine.Head[core.Owner]
 // Expired reports whether the time of a timed try is up.
 func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
 
-// outlasts reports whether an owner that comes back from a condition tries again after an error. It had the lock before,
-// and replicas that lag are no reason to lose it.
+// outlasts reports whether the call tries again after an error with which other calls end: an owner that comes back from a
+// condition had the lock before, and replicas that lag are no reason to lose it.
 func (t *Try) outlasts(err error) bool {
 	return t.Holds > 0 && errors.Is(err, backend.ErrNotReplicated)
 }
@@ -48,8 +48,8 @@ func (t *Try) within(d, least time.Duration) time.Duration {
 	return min(d, max(time.Until(t.Deadline), least))
 }
 
-// TakeAs goes through the local queue, and then asks Redis or re-enters. In a session that is being closed only an owner
-// that has the lock can take it again.
+// TakeAs takes the lock for an owner: it goes through the local queue, and then asks Redis or re-enters. In a session that
+// is being closed only an owner that has the lock can take it again.
 func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, error) {
 	t.Owner, t.Portable, t.Fixed, t.AtLeast = owner, core.IsPortable(owner), h.Fixed, h.AtLeast
 	st, err := h.Room.getState(h)
@@ -57,7 +57,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 		return h.reenterClosed(ctx, t)
 	}
 	common := h.Room.core.Common(owner, t.Fixed > 0 || t.AtLeast > 0)
-	if t.Cohort = common && h.Room.core.Config.Cohort; !t.Cohort { // the owners of a cohort's hold change
+	if t.Cohort = common && h.Room.core.Config.Cohort; !t.Cohort { // a cohort's hold goes from owner to owner, and has no note
 		t.note = core.NoteOf(ctx)
 		t.Alone = common && t.note == ""
 	}
@@ -72,7 +72,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
 	case got == localqueue.TimedOut:
-		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // what tryEnter gives it
+		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // tryEnter gives the clean-up at least as long
 	case got != localqueue.Cancelled:
 		return false, nil
 	case ctx.Err() != nil:
@@ -97,7 +97,8 @@ func (h *Handle) reenterClosed(ctx context.Context, t *Try) (bool, error) {
 	return st.reenter(ctx, t)
 }
 
-// enter enters the local queue, and waits in it if the try waits, but not behind most others.
+// enter enters the local queue, and waits in it if the try waits. It does not wait if most others wait already; a most of 0
+// is no limit.
 func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome {
 	mode := queueMode(t.Owner)
 	if t.Barges {
@@ -125,7 +126,7 @@ func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome
 	return got
 }
 
-// queueMode is how an owner waits in the local queue.
+// queueMode returns how an owner waits in the local queue.
 func queueMode(o core.Owner) localqueue.Mode {
 	if core.IsShared(o) {
 		return localqueue.Shared
@@ -178,7 +179,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	st.mu.Lock()
 	at := st.momentOfCommand(now, t.Owner)
 	s := st.m.Begin(&at, &t.Head)
-	if s.Do == machine.AskAnew && sends { // the first copy begins with its head
+	if s.Do == machine.AskAnew && sends { // the first copy begins in the same critical section as the attempt
 		a.nextCopyLocked(&at, true)
 	}
 	st.mu.Unlock()
@@ -190,7 +191,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
 // if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has waited
-// long is no longer in the processor's caches. Baton.
+// long is no longer in the processor's caches. The caller has the baton.
 func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	if ctx.Err() != nil {
 		return false
@@ -212,29 +213,29 @@ func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	return do == machine.Settle
 }
 
-// An attempt is what the driver knows of the head's attempt. It does not have the Try, which would then have to be
-// allocated: while its owner waits in the local queue it is on the stack.
+// An attempt is what the driver knows of the head's attempt. It has no pointer to the Try: the Try is on the caller's stack,
+// and with such a pointer it would be allocated on the heap, also for a call that only waits in the local queue.
 type attempt struct {
 	st *State
 	l  *Handle
 
 	begun    time.Time
-	inOutage bool // it is counted among the waiters of an outage
+	inOutage bool // the attempt is counted among the waiters of an outage
 	asked    bool // a copy was begun
-	tried    int  // where the pauses between copies begin
-	next     bool // req is to be sent as it is
+	tried    int  // the Tried of the next Policy: the larger, the longer is its first pause
+	next     bool // req is the next copy, which has begun already
 	req      backend.AcquireRequest
 	last     error        // the error of the latest copy; nil if there is none, or Redis has replied since that another owner has the lock
 	heard    bool         // a timed try has had a reply since its time was up
-	step     machine.Step // that followed the latest copy
+	step     machine.Step // the step that followed the latest copy
 
-	// ended says that the call has ended before Redis replied, with the result that follows, and has passed the baton on.
+	// ended says that the call has ended without a further copy, with the result in got and err, and has passed the baton on.
 	ended bool
 	got   bool
 	err   error
 }
 
-// drive carries out what the machine decides, until the head holds the lock or the call has ended. Baton.
+// drive carries out what the machine decides, until the head holds the lock or the call has ended. The caller has the baton.
 func (a *attempt) drive(ctx context.Context, t *Try, s machine.Step) (bool, error) {
 	st := a.st
 	for {
@@ -278,7 +279,7 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	earlier := a.last
 	p := core.Policy{
 		Stop: func(last error) error {
-			if a.next { // acquireRemote has looked, and begun this copy
+			if a.next { // acquireRemote has called interrupted, and begun this copy
 				return nil
 			}
 			if earlier != nil {
@@ -296,7 +297,7 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	if !t.Deadline.IsZero() {
 		limit := a.st.s.core.Config.CommandTimeout
 		p.Limit = func(sent time.Time) time.Time {
-			if a.last != nil { // the server has had its time, and did not reply
+			if a.last != nil { // the server has had its time already, and did not reply
 				return sent.Add(t.within(limit, 0))
 			}
 			return sent.Add(t.within(limit, limit/8))
@@ -348,17 +349,17 @@ func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	return nil
 }
 
-// asksOnceMore reports whether a timed try whose time is up sends one more copy: it stood in line, and the message with its
-// grant can have been lost.
+// asksOnceMore reports whether a timed try whose time is up sends one more copy: the try had a place in Redis, and the message
+// with its grant can have been lost.
 func (a *attempt) asksOnceMore(t *Try) bool { return t.Waits && a.last == nil && !a.heard }
 
-// end ends the call of an attempt with its result. It returns an error in any case, which ends the repetition too.
+// end ends the call of an attempt with the call's result. It always returns an error, which ends the repetition of copies.
 func (a *attempt) end(got bool, err error) error {
 	a.ended, a.got, a.err = true, got, err
 	return core.ErrUnsettled
 }
 
-// overtaken begins anew with a head that let a Resume go first, and has the baton again. Baton.
+// overtaken begins the attempt of a head anew that let a Resume go first, and has the baton again.
 func (a *attempt) overtaken(t *Try) {
 	st := a.st
 	st.mu.Lock()
@@ -381,7 +382,7 @@ func (st *State) interrupted(ctx context.Context, last error) error {
 	return nil
 }
 
-// outwaited is interrupted for a head whose latest reply was that others come first, or that came too late to ask.
+// outwaited is interrupted for a head whose latest reply was that others come first, or that has not sent a copy yet.
 func (st *State) outwaited(ctx context.Context) error {
 	err := st.interrupted(ctx, nil)
 	if err == nil || errors.Is(err, core.ErrClosed) {
@@ -433,7 +434,8 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	return nil
 }
 
-// nextCopyLocked begins a copy of the attempt, under a new epoch or that of the last one. Baton. st.mu is held.
+// nextCopyLocked begins a copy of the attempt, under a new epoch or that of the last copy. The caller has the baton, and st.mu
+// is held.
 func (a *attempt) nextCopyLocked(at *machine.Moment, anew bool) {
 	st, next := a.st, uint64(0)
 	if anew {
@@ -443,7 +445,7 @@ func (a *attempt) nextCopyLocked(at *machine.Moment, anew bool) {
 	a.req, a.next, a.asked = st.m.AcquireRequest(at), true, true
 }
 
-// replied handles Redis's reply.
+// replied handles Redis's reply to a copy.
 func (a *attempt) replied(ctx context.Context, t *Try, reply *backend.AcquireReply) {
 	st := a.st
 	a.inOutage = false
@@ -479,7 +481,7 @@ func (a *attempt) unanswered(t *Try, err error) {
 	a.step = st.m.Unanswered(&at, machine.Failure{Unknown: backend.OutcomeUnknown(err), Refused: backend.Refused(err) && !t.outlasts(err)})
 }
 
-// woken handles the end of a pause. Baton.
+// woken handles the end of a pause, or of the time that the head was parked. The caller has the baton.
 func (a *attempt) woken(ctx context.Context, t *Try) machine.Step {
 	st := a.st
 	st.mu.Lock()

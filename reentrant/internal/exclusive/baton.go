@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// giveUp ends an attempt that got no hold. Baton.
+// giveUp ends an attempt that got no hold. The caller has the baton, and giveUp passes it on.
 func (st *State) giveUp() {
 	st.mu.Lock()
 	s := st.m.GiveUp()
@@ -20,7 +20,7 @@ func (st *State) giveUp() {
 	st.leave(s)
 }
 
-// leave carries out the step that ends what the goroutine with the baton does. Baton, which is passed on.
+// leave carries out Leave or PassOn, the steps by which the caller gives the baton up.
 func (st *State) leave(s machine.Step) {
 	if s.Do == machine.PassOn {
 		st.passOn()
@@ -30,9 +30,9 @@ func (st *State) leave(s machine.Step) {
 	st.s.putState(st)
 }
 
-// passOn passes the baton to the next owner, which takes over what Redis has for the session, such as its place among the
-// waiters. If there is none, it passes the baton and its reference to a clean-up in the background, so that a caller whose
-// context ended does not wait for Redis.
+// passOn passes the baton to the next owner in line, which takes over what Redis has for the session, such as the session's
+// place among the waiters. If no owner is in line, passOn gives the baton and the caller's reference to a clean-up in the
+// background, so that a caller whose context ended does not wait for Redis.
 func (st *State) passOn() {
 	st.mu.Lock()
 	passed := st.Queue.Pass()
@@ -53,19 +53,19 @@ func (st *State) startCleaningLocked() {
 	st.occupyLocked()
 }
 
-// occupyLocked notes that a clean-up has the baton: tries wait for its end. st.mu is held.
+// occupyLocked notes that a clean-up has the baton: tries wait for the end of the clean-up. st.mu is held.
 func (st *State) occupyLocked() {
 	st.cleaning, st.cleaningSince = make(chan struct{}), st.s.core.Age()
 }
 
-// vacateLocked undoes occupyLocked. The caller closes the channel. st.mu is held.
+// vacateLocked notes the end of the clean-up that occupyLocked noted. The caller closes the returned channel. st.mu is held.
 func (st *State) vacateLocked() (done chan struct{}) {
 	done, st.cleaning = st.cleaning, nil
 	return done
 }
 
-// cleanUp releases what given-up attempts have in Redis, then passes the baton on. It owns the baton and a reference.
-// It waits no longer than ReleaseTime: the epoch of the next attempt is higher than that of anything left.
+// cleanUp releases what the session has of the lock in Redis, then passes the baton on. It owns the baton and a reference.
+// It waits no longer than ReleaseTime: the next attempt has a higher epoch than anything that is left by then.
 func (st *State) cleanUp() {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
@@ -94,8 +94,8 @@ func (st *State) isCleaning() bool {
 	return st.cleaning != nil
 }
 
-// checkCleanUp returns an error if the baton is with a clean-up to which Redis has not replied for so long: then no owner of
-// this process has the lock, and it is not known whether another process has it.
+// checkCleanUp returns an error if a clean-up has the baton, and Redis has not replied to it for the time silent: then no owner
+// of this process has the lock, and it is not known whether another process has it.
 func (st *State) checkCleanUp(silent time.Duration) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -105,9 +105,9 @@ func (st *State) checkCleanUp(silent time.Duration) error {
 	return fmt.Errorf("%w: what an earlier caller left behind is not given back yet", backend.ErrUnavailable)
 }
 
-// evict takes the baton from the owner of a lost hold and passes it to the next, unless the owner is giving it up
-// itself. If there is no next owner to take over what Redis may still have, the session gives that back. The caller has
-// a reference to the lock state.
+// evict takes the baton from the owner of a lost hold and passes it to the next owner, unless the owner of the hold is using
+// the baton itself. mayBeThere says that Redis may still have something of the epoch: if there is no next owner to take that
+// over, the session gives it back. The caller has a reference to the lock state.
 func (st *State) evict(epoch uint64, mayBeThere bool) {
 	st.mu.Lock()
 	h := st.m.Hold()

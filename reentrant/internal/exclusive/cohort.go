@@ -42,14 +42,14 @@ func (h *Handle) ReenterFast(ctx context.Context) bool {
 	return ok
 }
 
-// A hold lingers when it was handed on and no owner was there to take it: the session keeps it, and the baton is free.
-// It ends when an owner takes the baton and inherits it; or when the time is up, another session asks or this one is
-// closed: then stopLingering takes the baton and gives the hold back.
+// A hold lingers when its owner has unlocked and no other owner waited for the lock: the session keeps the hold, and the
+// baton is free. Then an owner takes the baton and inherits the hold; or the time is up, another session asks for the lock,
+// or this session is closed: then stopLingering takes the baton and gives the hold back.
 
 // keepLocked lets the hold linger, if the session keeps it although none of its owners needs it, and frees the baton.
 // st.mu is held, and free if it returns true.
 func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
-	closing := st.s.core.IsClosing() // before Close looks for lingering holds: either Close finds this one, or the machine sees that
+	closing := st.s.core.IsClosing() // set before Close looks for lingering holds: either Close finds this hold, or closing is true
 	until, ok := st.m.Linger(&st.s.options, age, closing)
 	if !ok {
 		return false
@@ -62,15 +62,15 @@ func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
 	return true
 }
 
-// startDismissal reports whether the hold lingers and no clean-up is on its way to it. The caller then sends one: stopLingering,
-// with a reference to the lock state.
+// startDismissal reports whether the hold lingers and no clean-up is on its way to it. If so, the caller has the Cleaner call
+// stopLingering, and gives it a reference to the lock state.
 func (st *State) startDismissal() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.m.Dismiss().Do == machine.Dismiss
 }
 
-// stopLingering gives back an idle hold. It comes with a reference to the lock state.
+// stopLingering gives back an idle hold. It owns a reference to the lock state, which it drops.
 func (st *State) stopLingering() {
 	st.mu.Lock()
 	lingers := st.m.Arrive() && st.Queue.TryClaim(core.Owner{}, localqueue.Fair) == localqueue.Claimed // else an owner is about to inherit it
@@ -84,7 +84,8 @@ func (st *State) stopLingering() {
 	st.s.putState(st)
 }
 
-// noteWanted notes that another session waits for the hold with an epoch. It reports what startDismissal does.
+// noteWanted notes that another session waits for the hold with an epoch. It returns true when startDismissal would, with the
+// same duty for the caller.
 func (st *State) noteWanted(epoch uint64) (dismissed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

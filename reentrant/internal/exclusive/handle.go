@@ -18,9 +18,9 @@ type Handle struct {
 	Fixed      time.Duration // the lease of each hold, if it is a fixed one
 	AtLeast    time.Duration // for how long no other owner gets the lock from the begin of each hold on
 	Unfair     bool
-	MaxWaiting int                   // how many may wait in this session before a call that would have to; 0: any number
+	MaxWaiting int                   // a call that would have to wait fails if so many wait in this session already; 0: no limit
 	lazyID     atomic.Uint32         // see id
-	lastState  atomic.Pointer[State] // with which a cohort's owner last got it: a hint for ReenterFast
+	lastState  atomic.Pointer[State] // the lock state of the last hold got by this handle: a hint for getState and ownState
 }
 
 // NotifierOf returns the notifier of an owner's hold; nil if it has none.
@@ -62,7 +62,7 @@ func (h *Handle) HoldsOf(owner core.Owner) (holds int) {
 func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	held, lost := false, false
 	h.WithState(func(st *State) {
-		if hold, held = st.heldBy(owner); !held { // lost, it is the owner's until the margin of its lease is over
+		if hold, held = st.heldBy(owner); !held { // a lost hold belongs to its owner until the owner is evicted
 			lost = hold.BelongsTo(owner)
 		}
 	})
@@ -75,16 +75,17 @@ func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	return Hold{}, core.ErrNotHeld
 }
 
-// Shorten shortens the trust in the hold with an epoch to the rest of its lease, as a reply reported it.
+// Shorten shortens the trust in the hold with an epoch to the rest of its lease in Redis, which the reply to a command sent
+// at the given time reported as ttl.
 func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	h.WithState(func(st *State) {
 		st.checked(ownershipCheck{s: st.s, remote: st.remote, name: st.name, epoch: epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
 	})
 }
 
-// LoseIfCurrent ends the hold with an epoch that Redis does not have, or has granted again. It returns false, and changes
-// nothing, if the hold has another epoch by now, or is being given up or moved: then the reply may be older than that, or
-// newer.
+// LoseIfCurrent ends the hold with an epoch, after a reply that Redis does not have it, or has granted it again. It returns
+// false, and changes nothing, if this session's hold has another epoch by now, or is being given up or moved: such a change
+// may be the reason for the reply.
 func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()
@@ -102,8 +103,8 @@ func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 // WithState calls f with the lock's state, if there is one.
 func (h *Handle) WithState(f func(*State)) { h.Room.with(h.Name, f) }
 
-// AwaitCleanUp waits until Redis has what an owner has given back without waiting for it: for as long as one command may take,
-// and no longer than ctx.
+// AwaitCleanUp waits for the end of the clean-up that has the baton, if there is one, so that a lock which an owner has given
+// back in the background is free in Redis. It waits for as long as one command may take, and no longer than ctx.
 func (h *Handle) AwaitCleanUp(ctx context.Context) {
 	var done <-chan struct{}
 	h.WithState(func(st *State) {
@@ -123,13 +124,13 @@ func (h *Handle) AwaitCleanUp(ctx context.Context) {
 	}
 }
 
-// Queued returns how many owners wait.
+// Queued returns how many owners of this session wait for the lock.
 func (h *Handle) Queued() (n int) {
 	h.WithState(func(st *State) { n = st.Queue.Queued() })
 	return n
 }
 
-// WaitingOwners returns the owners that wait, longest first.
+// WaitingOwners returns the owners of this session that wait for the lock, longest first.
 func (h *Handle) WaitingOwners() (owners []core.Owner) {
 	h.WithState(func(st *State) { owners = append(owners, st.Queue.QueuedOwners()...) })
 	return owners

@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// AbandonAll loses every hold of the session. Portable ones stay in Redis with WithPortableHoldsLeft.
+// AbandonAll ends every hold of the session as lost. Holds of portable owners stay in Redis in a session with the option
+// WithPortableHoldsLeft.
 func (s *Room) AbandonAll() {
 	type abandoned struct {
 		*State
@@ -86,7 +87,7 @@ func (st *State) recordLossLocked(h *Hold, why string) {
 	st.s.reportLost(st.name, h, why)
 }
 
-// leftBehind is why a hold ends that Close leaves in Redis.
+// leftBehind is the reason for the end of a hold that Close leaves in Redis.
 const leftBehind = "the session was closed, and the hold is left to be resumed"
 
 // reportLost reports that a hold is lost.

@@ -12,17 +12,17 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// reenter takes the lock once more for its owner, or adds the holds that a wait gave up to those that the owner has, unless the
-// caller wants a lock that it does not hold yet. It is called with the baton, which goes back to the owner, or to the next
-// one if the hold is lost meanwhile.
+// reenter takes the lock once more for its owner, or adds the holds that a wait for a condition gave up to those that the owner
+// has. It returns false for a Fresh try, which wants a lock that the owner does not hold yet. It is called with the baton,
+// which goes back to the owner, or to the next owner if the hold is lost meanwhile.
 func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 	had := st.Queue.HoldCount(t.Owner)
 	if t.Fresh {
-		_ = st.finish(had, had, nil) // a loss is on record for the owner's next call
+		_ = st.finish(had, had, nil) // if the hold was lost, the owner's next call returns ErrLost
 		return false, nil
 	}
 	until := t.Deadline
-	if !t.Waits { // it sends its command once
+	if !t.Waits { // such a try sends its command once
 		until = time.Now()
 	}
 	has, more, err := had, max(t.Holds, 1), core.ErrTooManyHolds
@@ -42,8 +42,9 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 	return err == nil, err
 }
 
-// setRemoteHolds sets the hold count in Redis. The count is absolute, so a copy that arrives twice or late changes
-// nothing, and the next operation corrects a count that a lost one left. until is that of operate. Baton.
+// setRemoteHolds sets the hold count in Redis. The command has the whole count, so a copy that arrives twice or late
+// changes nothing, and if the command is lost, the next operation corrects the count. until is as in operate. The caller
+// has the baton.
 func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
 	st.mu.Lock()
 	if st.m.Hold().Cohort {
@@ -68,7 +69,8 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 
 // operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
 // the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
-// within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. Baton.
+// within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. The caller
+// has the baton.
 func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, machine.Hold[core.Owner]) (gone bool, err error)) error {
 	st.mu.Lock()
 	st.m.Operate()
@@ -103,8 +105,9 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 	return err
 }
 
-// stillTrusted brings h up to date while the hold is trusted: the keeper may have renewed it, or found it lost.
-// Otherwise the hold is lost: last is the error of the command that is being repeated, nil if there is none. Baton.
+// stillTrusted brings h up to date, since the keeper may have renewed the hold, or found it lost. It returns ErrLost, with
+// last, if the hold is not trusted any more. last is the error of the command that is being repeated, nil if there is none.
+// The caller has the baton.
 func (st *State) stillTrusted(h *machine.Hold[core.Owner], last error) error {
 	st.mu.Lock()
 	*h = st.m.Hold()

@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// oweLocked records that the owner of a lost hold owes so many Unlocks. st.mu is held, and so the owner's Unlock finds either the
-// hold or the record.
+// oweLocked records that the owner of a lost hold still owes an Unlock for each of its holds. st.mu is held, and so the owner's
+// Unlock finds either the hold or the record.
 func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
 	of := core.DebtOf(core.ModeLock, st.name, h.Owner)
 	if h.Lease.Fixed() {
@@ -27,8 +27,8 @@ func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
 // UnlockAs gives up one hold of an owner.
 func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	if st, age := h.ownState(core.GoroutineOf(owner)); st != nil {
-		// The hold has a reference until it is given up. One that is not the last is given up in a cohort without a command;
-		// else an operation begins, and this call has the baton until unlock or exit passes it on.
+		// The hold has a reference until the last Unlock. An Unlock that is not the last needs no command in cohort mode. Any
+		// other one begins an operation, and this call has the baton until unlock or exit passes it on.
 		cohort, left, ok := st.cohort.Load(), 0, false
 		if cohort {
 			left, ok = st.Queue.ExitOrBegin(owner)
@@ -54,15 +54,15 @@ func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	})
 }
 
-// holding calls f with the baton of an owner's hold. Without one it returns ErrLost if the owner has lost it, as lost says, and
-// else ErrNotHeld.
+// holding calls f with the baton of an owner's hold. If the owner has no hold, holding returns ErrLost if lost reports that it
+// has lost one, and otherwise ErrNotHeld.
 func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st *State, holds int) error) error {
 	if st := h.Room.findState(h.Name); st != nil {
 		defer h.Room.putState(st)
 		if holds, ok := st.Queue.Begin(owner); ok {
 			return f(st, holds)
 		}
-		st.mu.Lock() // a loss is on record before the mutex is free
+		st.mu.Lock() // once st.mu is free, a loss that ended the hold is on record
 		defer st.mu.Unlock()
 	}
 	if lost(owner) {
@@ -71,8 +71,8 @@ func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st
 	return core.ErrNotHeld
 }
 
-// ForgoAs makes the only hold of an owner one that others can have as soon as it is unlocked: for a call that takes the
-// lock and gives it back because it did not get another one. A hold that the owner had before lasts as long as it must.
+// ForgoAs lets others have the lock as soon as an owner unlocks, if the owner has one hold: for a call that takes the lock,
+// and gives it back because it did not get another lock. If the owner had the lock before, its hold lasts as long as it must.
 func (h *Handle) ForgoAs(owner core.Owner) {
 	if h.AtLeast == 0 {
 		return
@@ -86,14 +86,14 @@ func (h *Handle) ForgoAs(owner core.Owner) {
 	})
 }
 
-// takeOwed is lost for an Unlock, which is one of those that the owner owes.
+// takeOwed is the function lost of holding for an Unlock: it also counts that Unlock as one of those that the owner owes.
 func (h *Handle) takeOwed(owner core.Owner) bool {
 	return h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0
 }
 
-// exit gives up one of several holds. The hold ends in this process even if Redis does not confirm it; the next
-// operation corrects the count in Redis. exit is called with the baton, which goes back to the owner, or to the next
-// one if the hold is lost.
+// exit gives up one of several holds, so that the given number is left. The hold ends in this process even if Redis does
+// not confirm it; the next operation corrects the count in Redis. exit is called with the baton, which goes back to the
+// owner, or to the next owner if the hold is lost.
 func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 	err := st.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(st.s.core.Config.ReleaseTime))
 	if lost := st.finish(holds, holds, nil); lost != nil {
@@ -105,7 +105,7 @@ func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 // unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
 // takes the lock over in Redis with its own first command. The next owner becomes the holder under the same mutex, so its
 // events come after those of this hold. unlock is called with the baton, and has passed it on when it returns. age is the
-// session's when Unlock began, which is how long the lease had to be trusted. As in inherit, frames are small.
+// session's age when Unlock began: the lease had to be trusted up to then. Like those of inherit, its frames are small.
 func (st *State) unlock(ctx context.Context, age time.Duration) error {
 	st.mu.Lock()
 	switch {
@@ -166,8 +166,8 @@ func (st *State) leaveBehind(ctx context.Context) {
 	go st.giveBack(ctx, &h)
 }
 
-// giveBack hands the hold that an owner left behind to an owner that came meanwhile, or releases it. It has the baton and a
-// reference, and has passed both on when it returns.
+// giveBack hands the hold that leaveBehind left to it to an owner that came meanwhile, or releases the hold. It has the baton
+// and a reference, and has passed both on when it returns.
 func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.mu.Lock()
 	if st.Queue.Len() > 0 && st.Queue.Pass() {
@@ -188,9 +188,9 @@ func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.endCleaning()
 }
 
-// reportGivenBack reports the end of a release that its owner did not wait for. A hold that Redis no longer had is lost only if
-// its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the hold for as long as it
-// needed it.
+// reportGivenBack reports the end of a release in the background, for which the owner did not wait. A hold that Redis no longer
+// had is lost only if its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the hold for
+// as long as it needed the lock.
 func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
 	lost := errors.Is(err, core.ErrLost)
 	if lost && !h.Lease.Trusted(time.Now()) {
@@ -205,8 +205,9 @@ func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
 	}
 }
 
-// release gives up everything that Redis has of this session for the lock. The end of ctx does not end it. It tries for
-// ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. Baton.
+// release gives up everything that Redis has of this session for the lock. The end of ctx does not end the release. It is
+// tried for ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. The
+// caller has the baton.
 func (st *State) release(ctx context.Context, req backend.ReleaseRequest) error {
 	begun := time.Now()
 	r := release{s: st.s, remote: st.remote, req: req}
@@ -234,9 +235,9 @@ type release struct {
 	remote backend.Remote
 	req    backend.ReleaseRequest
 	tries  int
-	freed  bool  // the lock is free, and Redis has it as the session remembers it
+	freed  bool  // the lock is free, and its record as the request's Prior said
 	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
-	last   error // of the latest try; its outcome is unknown if that of an earlier one is
+	last   error // the error of the latest try, marked as of unknown outcome if the error of an earlier try was
 }
 
 // send sends the release once.
@@ -284,8 +285,8 @@ func (r release) finish(until time.Time) {
 	}
 }
 
-// ReleaseOrphan releases what an epoch has of a lock, without the baton, since it touches nothing newer. One try is
-// enough: if it fails, the hold expires.
+// ReleaseOrphan releases what an epoch has of a lock. It needs no baton, since a release touches no newer epoch. One try
+// is enough: if the release fails, the hold expires.
 func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// ResumeAs moves the hold of an owner to this session.
+// ResumeAs moves the hold of an owner from another session to this one, or gives this session's hold a new epoch.
 func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.Resumer, t *Try) error {
 	t.Head = Head{Owner: owner, Portable: core.IsPortable(owner), Fixed: h.Fixed, AtLeast: h.AtLeast}
 	st, err := h.Room.getState(h)
@@ -40,8 +40,8 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 	return err
 }
 
-// mayResume returns ErrNotHeld if another owner of this session has the lock, so that this one does not. The hold of a
-// portable owner may be another session's by now, and the message that says so still under way: Redis knows.
+// mayResume returns ErrNotHeld if another owner of this session has the lock, so that the given owner does not. A portable
+// owner's hold may be another session's by now, and the message about that still under way: then mayResume asks Redis.
 func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
 	holder, held := st.Queue.Holder()
 	switch {
@@ -73,7 +73,7 @@ func (st *State) resume(ctx context.Context, l *Handle, remote backend.Resumer, 
 	if s.Dropped {
 		st.s.putState(st) // the reference of the idle hold
 	}
-	err := core.ErrNotHeld // with PassOn, this session has the lock, and the owner does not
+	err := core.ErrNotHeld // if the step is PassOn, this session has the lock, and the owner does not
 	if s.Do == machine.AskAnew {
 		s, err = r.run(ctx)
 	}
@@ -108,13 +108,13 @@ type resumption struct {
 	l      *Handle
 	remote backend.Resumer
 	t      *Try
-	holds  int          // of the owner's own hold; 0 if this session does not have it
-	step   machine.Step // that followed the latest copy
-	over   bool         // the machine has ended it
-	failed error        // what is known of the copies so far
+	holds  int          // the count of the owner's hold in this session; 0 if this session has no hold of the owner
+	step   machine.Step // the step that followed the latest copy
+	over   bool         // the machine has ended the Resume
+	failed error        // the errors of all copies so far, merged
 }
 
-// run asks Redis until there is a reply, and carries out what the machine makes of it. Baton.
+// run asks Redis until there is a reply, and carries out what the machine decides after the reply. The caller has the baton.
 func (r *resumption) run(ctx context.Context) (machine.Step, error) {
 	st := r.st
 	r.step.Do = machine.AskAnew
@@ -145,7 +145,8 @@ func (r *resumption) send(ctx, call context.Context, c core.Copy) error {
 	return r.replied(ctx, &reply)
 }
 
-// nextCopy begins a copy, and returns it. Nothing may come after the deadline of call, when the caller has been told.
+// nextCopy begins a copy, and returns it. Redis refuses the copy after the deadline of call: by then the caller may have
+// its result.
 func (r *resumption) nextCopy(call context.Context, now time.Time) backend.ResumeRequest {
 	st := r.st
 	st.mu.Lock()
@@ -172,7 +173,8 @@ func (r *resumption) unanswered(err error, notAfter time.Time) {
 	r.st.carryOutLoss(r.step)
 }
 
-// replied handles Redis's reply. It returns nil if that ends the Resume with a hold.
+// replied handles Redis's reply. It returns nil if the reply ends the Resume: with a hold, or in a session that has given
+// up its holds.
 func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) error {
 	st := r.st
 	st.mu.Lock()
@@ -206,8 +208,8 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	return nil // taken up, in a session that has given up its holds
 }
 
-// replace carries out that the owner's hold goes on under a new epoch. If it is another hold, the old one is lost, and the
-// owner has the holds that Redis has. st.mu is held, and free when it returns.
+// replace carries out the step Replace: the owner's hold goes on under a new epoch. If it is another hold, the old hold is lost,
+// and the owner has the hold count that Redis has. st.mu is held, and free when replace returns.
 func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	st, s := r.st, r.step
 	lost := s.Why != ""
@@ -228,13 +230,14 @@ func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	}
 }
 
-// Another session can take up a hold of a portable owner. A message then says so, and the session asks Redis: any client
-// that may publish can send it. A renewal finds out too, but a hold with a fixed lease would be trusted to its end, and no
-// owner here could have the lock. So the message must not be lost: neither with the channel, nor because it overtakes the
-// reply that granted the hold. In both cases the session asks Redis too, and again a heartbeat later if there is no reply.
+// Another session can take up a hold of a portable owner. This session then gets a message, and asks Redis, since any client
+// that may publish can send such a message. A renewal would find the loss too, but a hold with a fixed lease has none: it
+// would be trusted to its end, and no owner here could have the lock. So the session also asks Redis when the message may
+// have been lost with the channel, or have overtaken the reply that granted the hold, and again a heartbeat later if there is
+// no reply.
 
-// markTaken asks Redis about the hold with this epoch, if it can have been taken up, or notes the epoch for a hold that
-// has not begun. The epoch is 0 if Redis had lost the record.
+// markTaken asks Redis about the hold with this epoch, if another session can have taken it up. If the hold has not begun
+// yet, markTaken notes the epoch. The epoch is 0 if Redis had lost the record.
 func (st *State) markTaken(epoch uint64) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -243,9 +246,9 @@ func (st *State) markTaken(epoch uint64) {
 	}
 }
 
-// reconnected wakes the parked head, and asks Redis what a message may have said while the channel was closed: that the hold was
-// taken up, even if the reply that grants it is still under way, or that another session waits. There may be another server
-// now, so the next renewal writes the note.
+// reconnected wakes the parked head, and asks Redis what a message may have said while the channel was closed: that another
+// session took up the hold, even if the reply that grants the hold is still under way, or that another session waits. There
+// may be another server now, so the next renewal writes the note.
 func (st *State) reconnected() {
 	st.nudge()
 	st.mu.Lock()

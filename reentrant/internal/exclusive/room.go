@@ -1,8 +1,8 @@
 // Package exclusive is the engine of the lock that one owner holds at a time: for each name a queue of the session's owners,
 // what the session has in Redis, and who may act.
 //
-// Its callers are the handles of package reentrant, which check a call and say what it does, and what the backend pushes to
-// the session.
+// Its callers are the locks of package reentrant, which check the arguments of a call first, and the session, which passes on
+// the messages that the backend pushes.
 package exclusive
 
 import (
@@ -25,16 +25,16 @@ type Room struct {
 	options machine.Options
 
 	mu      sync.Mutex
-	states  map[string]*State // refs > 0
+	states  map[string]*State // the lock states in use, by name; each has refs > 0
 	spares  []*State          // lock states to be used again, with their nodes, timers and channels
-	closed  bool              // no new lock states
-	drained chan struct{}     // closed when closed and states is empty
+	closed  bool              // no new lock states are made
+	drained chan struct{}     // closed when the room is closed and states is empty
 
 	keeper     *keeper.Keeper
 	conditions *condition.Room
 
 	abandonedHolds atomic.Int64 // how many holds AbandonAll gave up
-	leftHolds      atomic.Int64 // how many it left in Redis, to be resumed
+	leftHolds      atomic.Int64 // how many holds AbandonAll left in Redis, to be resumed
 }
 
 // NewRoom returns a room without locks.
@@ -56,18 +56,18 @@ func optionsOf(s *core.Session) machine.Options {
 // Drained returns a channel that is closed when the room is closed and no lock is in use.
 func (s *Room) Drained() <-chan struct{} { return s.drained }
 
-// GivenUp returns how many holds AbandonAll gave up, and how many it left to be resumed.
+// GivenUp returns how many holds AbandonAll gave up, and how many it left in Redis to be resumed.
 func (s *Room) GivenUp() (abandoned, left int) {
 	return int(s.abandonedHolds.Load()), int(s.leftHolds.Load())
 }
 
-// UnboundedHolder returns the owner that has a lock until it unlocks.
+// UnboundedHolder returns the owner of a lock's hold, if the hold ends only when that owner unlocks.
 func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
 	s.with(name, func(st *State) { owner, held = st.unboundedHolder() })
 	return owner, held
 }
 
-// UnboundedHolders returns the locks that each owner has until it unlocks.
+// UnboundedHolders returns, for each owner, the names of the locks whose UnboundedHolder it is.
 func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 	return held
 }
 
-// unboundedHolder returns the owner that has the lock until it unlocks. A hold of a fixed lease and a lost one end by
-// themselves: a wait for them is no part of a deadlock.
+// unboundedHolder returns the owner of the hold, if the hold ends only when that owner unlocks. A hold with a fixed lease
+// and a lost hold end by themselves: a wait for such a hold is no part of a deadlock.
 func (st *State) unboundedHolder() (core.Owner, bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Room) HoldOf(name string) Hold {
 	return st.holdLocked()
 }
 
-// holderOf returns who has a lock: an owner of this session, or whom the server names within limit.
+// holderOf returns who has a lock: an owner of this session, or otherwise the holder that the server names within limit.
 func (s *Room) holderOf(name string, remote backend.Remote, limit time.Duration) core.Sighting {
 	if seen, held := s.localHolder(name); held {
 		return seen
@@ -141,7 +141,8 @@ func (s *Room) Granted(g backend.Grant) (wanted bool) {
 	return wanted
 }
 
-// Signalled wakes the owner of a ticket. It returns false if the session does not use a lock of that name.
+// Signalled wakes the owner of a ticket. placed says that Redis has also queued the session for the lock. Signalled returns
+// false if the session does not use a lock of that name.
 func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
 	return s.with(name, func(st *State) { st.signalled(ticket, placed) })
 }
@@ -212,8 +213,8 @@ func (st *State) hasHolder() bool {
 	return has && st.cleaning == nil
 }
 
-// StartClosing makes all calls fail but those of holders. It reports whether it is the first to do so, and whether no
-// lock was in use then.
+// StartClosing makes all calls fail but those of holders. It reports whether this is its first call, and if so whether no
+// lock was in use.
 func (s *Room) StartClosing() (first, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 // The commands of this file run in the background. None has a reference to the lock state while it waits for Redis, so that
 // Close need not wait for it.
 
-// withHold calls f with what is known of the hold of a lock, if an owner has it and it has the given epoch, and returns
-// f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left afterwards.
+// withHold calls f with what is known of the hold of a lock, if an owner has the hold and its epoch is the given one, and
+// returns f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
+// afterwards.
 func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) (ok bool) {
 	s.with(name, func(st *State) {
 		st.mu.Lock()
@@ -48,14 +49,15 @@ func (c ownershipCheck) run() {
 	c.s.with(c.name, func(st *State) { st.checked(c, c.learns(&found, err, sent)) })
 }
 
-// learns returns what a reply shows. As in Verify: Redis had the hold with this epoch, so with another one it is over.
+// learns returns what a reply shows about the hold. Redis had the hold with this epoch, so if Redis has another epoch now, the
+// hold is over, as in Verify.
 func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) machine.Checked {
 	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
 	again := ours && !check.Same(c.first, found.First)
 	return machine.Checked{Epoch: c.epoch, Ours: ours && !again, Again: again, Failed: err != nil, Sent: sent, TTL: found.TTL}
 }
 
-// checked handles Redis's reply.
+// checked handles Redis's reply to an ownership check.
 func (st *State) checked(q ownershipCheck, c machine.Checked) {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
@@ -79,7 +81,8 @@ func (st *State) checkOfHoldLocked() ownershipCheck {
 	return ownershipCheck{st.s, st.remote, st.name, st.m.Epoch(), st.m.Hold().First}
 }
 
-// ask asks Redis at once who has the lock. If that shows the present hold to be another session's, the hold ends here.
+// ask asks Redis who has the lock, and returns the reply. If the reply shows that this session's hold is over, the hold ends
+// in this process too.
 func (st *State) ask(ctx context.Context, now time.Time) (backend.State, error) {
 	st.mu.Lock()
 	c := st.checkOfHoldLocked()
@@ -97,7 +100,8 @@ func (st *State) checkLocked() {
 	st.s.core.Checks.Do(st.checkOfHoldLocked().run)
 }
 
-// A watch asks Redis to report waiters for a hold, until Redis has answered or no caller waits for the report.
+// A watch is a request that Redis report waiters for a hold. It is sent until Redis has answered, or no caller waits for the
+// report any more.
 type watch struct {
 	s      *Room
 	remote backend.Watcher
@@ -130,7 +134,7 @@ const noteAge = 2 * time.Minute
 // A note is the note of a hold. Guarded by State.mu.
 type note struct {
 	text string
-	sent time.Duration // the session's age when it last sent the note; 0: Redis may not have it
+	sent time.Duration // the session's age when it last sent the note to Redis; 0: Redis may not have the note
 }
 
 // String returns the text of the note, "" if there is none.
@@ -156,7 +160,7 @@ func (st *State) renewNoteLocked(now time.Time) {
 	}
 }
 
-// A noteWrite is the command that writes a note. One that fails is left to the next renewal.
+// A noteWrite is the command that writes a note. If it fails, the next renewal writes the note.
 type noteWrite struct {
 	s      *Room
 	remote backend.Noter

@@ -23,11 +23,11 @@ import (
 // that it may be reused for another name.
 //
 // Its methods drive the machine: each event is one call of the machine under the mutex, and the step that it returns is
-// carried out. What must be one with a transition, such as passing the baton, is done under the same mutex.
+// carried out. What must happen together with a transition, such as passing the baton, is done before the mutex is unlocked.
 //
 // The baton of the queue is the right to act. One goroutine at a time has it: the head that asks Redis, the holder
 // during one of its operations, or a clean-up. Only that goroutine may take, re-enter or give up the lock in Redis, and
-// touch the fields marked "baton". A function whose comment ends with "Baton." is called with it.
+// touch the last fields of the State. The comments of functions say whether the caller must have the baton.
 type State struct {
 	s *Room
 
@@ -40,32 +40,32 @@ type State struct {
 	refs int32 // s.mu: one for the hold, for each caller inside and for each clean-up
 
 	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu
-	cohort     atomic.Bool   // holder has it in cohort mode. Written under mu before holder
-	holderLock atomic.Uint32 // the id of the Lock with which holder got it
+	cohort     atomic.Bool   // the goroutine in holder has the lock in cohort mode. Written under mu before holder
+	holderLock atomic.Uint32 // the id of the Lock with which the goroutine in holder got the lock
 
 	// The goroutine that has the lock; 0 if there is none, or the hold is found to be lost. Written under mu with the
 	// machine. A goroutine that reads its own id here has the lock.
 	holder     atomic.Int64
-	trustUntil atomic.Int64 // how old the session is, in nanoseconds, at the end of the trust in the hold's lease. Written under mu with that
+	trustUntil atomic.Int64 // the session's age, in nanoseconds, up to which the lease is trusted. Written under mu with the lease
 
-	mu            sync.Mutex // guards what follows, up to the baton's; taken after s.mu and before the queue's own
-	info          holdInfo   // of the machine's hold, while an owner has it
+	mu            sync.Mutex // guards what follows, up to the fields for the baton; taken after s.mu and before the queue's own
+	info          holdInfo   // about the machine's hold, while an owner has it
 	m             machine.Machine[core.Owner]
 	tickets       condition.Tickets
 	cleaning      chan struct{} // closed when the clean-up, or release in the background, that has the baton is done; nil when there is none
-	cleaningSince time.Duration // the session's age when that began
+	cleaningSince time.Duration // the session's age when the clean-up or release began
 
-	// Baton.
-	timer      *time.Timer   // of the parked head
-	wake       chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened
-	fieldOwner core.Owner    // the last owner that was printed
+	// For the goroutine that has the baton.
+	timer      *time.Timer   // the timer of the parked head
+	wake       chan struct{} // 1-buffered: a grant has arrived, or the channel to the backend was reopened; any goroutine sends
+	fieldOwner core.Owner    // the last owner that ownerField was asked for
 	field      string        // fieldOwner as Redis has it
 }
 
 // maxSpare bounds the lock states kept for reuse, so that locking a free lock again and again allocates nothing.
 const maxSpare = 64
 
-// getState takes a reference to the lock state of a lock, and creates that if there is none.
+// getState takes a reference to the lock state of a lock. If there is no lock state, it takes a spare one or makes one.
 func (s *Room) getState(l *Handle) (*State, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Room) getState(l *Handle) (*State, error) {
 		return nil, core.ErrClosed
 	}
 	st := l.lastState.Load()
-	if st == nil || st.refs == 0 || st.name != l.Name { // it is no longer the lock's
+	if st == nil || st.refs == 0 || st.name != l.Name { // the handle's last state does not serve this lock any more
 		st = s.states[l.Name]
 	}
 	if st == nil {
@@ -135,7 +135,7 @@ func (s *Room) putState(st *State) {
 	if st.refs < 0 || invariants && !st.Queue.Idle() {
 		panic("reentrant: bug: a lock state without references is in use")
 	}
-	if st.m.Phase() != machine.Vacant { // without a reference only a goroutine that has s.mu writes it
+	if st.m.Phase() != machine.Vacant { // no goroutine has a reference, so none changes the machine now
 		panic("reentrant: bug: a lock state without references has a hold")
 	}
 	delete(s.states, st.name)
@@ -153,7 +153,7 @@ func (st *State) moment(age time.Duration) machine.Moment {
 	c := st.s.core
 	return machine.Moment{
 		Options: &st.s.options, Now: c.Opened.Add(age), Waiters: st.Queue.Len(),
-		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: either Close finds a new one, or the machine sees the flag
+		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: either Close finds a new hold, or the machine sees the flag
 	}
 }
 
@@ -165,8 +165,8 @@ func (st *State) momentOfCommand(now time.Time, owner core.Owner) machine.Moment
 	return at
 }
 
-// ownerField returns the owner as Redis has it. It keeps the last one: a lock that is not contended often has the same
-// owner again. Baton.
+// ownerField returns an owner as it is written in Redis. It keeps the result for the latest owner: a lock that is not
+// contended often has the same owner again. The caller has the baton.
 func (st *State) ownerField(o core.Owner) string {
 	if st.fieldOwner != o || st.field == "" {
 		st.fieldOwner, st.field = o, o.String()
@@ -184,7 +184,7 @@ func (st *State) granted(g backend.Grant) (wanted bool) {
 	switch st.m.Pushed(&at, &g, t != nil, !st.Queue.Idle()).Do {
 	case machine.Signal:
 		t.End()
-		t.Wake(true) // if the message of the signal was lost
+		t.Wake(true) // in case the message of the signal was lost
 	case machine.Wake:
 		st.nudge()
 	case machine.Orphan:
@@ -201,7 +201,7 @@ func (st *State) nudge() {
 	}
 }
 
-// newEpoch returns a new epoch, and takes back a wake that was meant for an earlier one. Baton.
+// newEpoch returns a new epoch, and takes back a wake that was meant for an earlier one. The caller has the baton.
 func (st *State) newEpoch() uint64 {
 	select {
 	case <-st.wake:
@@ -210,9 +210,9 @@ func (st *State) newEpoch() uint64 {
 	return st.s.core.Epochs.Add(1)
 }
 
-// finish ends an operation of the holder, with its new hold count, and calls got under the mutex unless that is nil. It returns
-// ErrLost if the hold was lost meanwhile: the baton has then been passed on, and it is on record that the owner still owes
-// so many Unlocks.
+// finish ends an operation of the holder, which has the given number of holds from then on, and calls got under the mutex
+// unless got is nil. It returns ErrLost if the hold was lost meanwhile: the baton has then been passed on, and it is on record
+// that the owner owes as many Unlocks as owed says.
 func (st *State) finish(holds, owed int, got func()) error {
 	st.mu.Lock()
 	h := st.m.Hold()
@@ -231,7 +231,8 @@ func (st *State) finish(holds, owed int, got func()) error {
 	return nil
 }
 
-// finishAcquire is finish for an operation that takes the lock. If its error is nil, it reports an event of the kind.
+// finishAcquire is finish for an operation that takes the lock. If err, the operation's error, is nil, it reports an event
+// of the kind.
 func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) error {
 	return st.finish(holds, owed, func() {
 		if err == nil && st.s.core.Reporting {
@@ -262,7 +263,7 @@ func (st *State) trust(why string) bool {
 	return !step.Lost
 }
 
-// A Hold is what was known at one moment of what an owner of this session has of a lock.
+// A Hold is what was known at one moment of this session's hold on a lock.
 type Hold struct {
 	machine.Hold[core.Owner]
 	holdInfo
@@ -270,17 +271,17 @@ type Hold struct {
 
 // A holdInfo is what this process keeps about a hold for its users. It decides nothing. It is guarded by State.mu.
 type holdInfo struct {
-	lockID   uint32             // of the Lock with which it was got
+	lockID   uint32             // the id of the Lock with which the hold was got
 	notifier *core.LossNotifier // nil until a caller asks to be notified of the loss
 	wanted   *wantedChannel     // nil until a caller asks to be notified that another owner waits
-	since    time.Time          // when it began
-	note     *note              // nil if it has none
+	since    time.Time          // when the hold began
+	note     *note              // nil if the hold has none
 }
 
-// holdLocked returns the hold. st.mu is held.
+// holdLocked returns what is known of the hold now. st.mu is held.
 func (st *State) holdLocked() Hold { return Hold{st.m.Hold(), st.info} }
 
-// settleLocked carries out that the machine has made the head a holder: its owner is known, and has the hold count of
+// settleLocked carries out the step Settle, with which the machine has made the head the holder. holds is the hold count of
 // the step. st.mu is held.
 func (st *State) settleLocked(ctx context.Context, l *Handle, t *Try, now time.Time, holds int) {
 	h := st.m.Hold()
@@ -311,8 +312,8 @@ func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
 }
 
 // startUpkeepLocked starts the upkeep of a hold that is new in Redis: it records how long the lease can be trusted, sends the
-// note and has the keeper renew the lease. If another session may have resumed the hold already, it asks Redis (check), since
-// a copy of the same attempt may have got the hold anew after that. st.mu is held.
+// note and has the keeper renew the lease. check says that another session may have resumed the hold already. Then
+// startUpkeepLocked asks Redis, since a copy of the same attempt may have got the hold anew after that. st.mu is held.
 func (st *State) startUpkeepLocked(text string, check bool) {
 	if text != "" {
 		st.info.note = &note{text: text}
@@ -332,15 +333,15 @@ func (st *State) trustLocked() lease.Lease {
 	return l
 }
 
-// disownLocked carries out that the owner no longer has the hold. st.mu is held.
+// disownLocked notes for the users of the hold that its owner no longer has it. st.mu is held.
 func (st *State) disownLocked() {
 	st.info = holdInfo{}
 	st.holder.Store(0)
 }
 
-// replaceLocked carries out that the owner's hold goes on under another epoch. old is the one before: callers that asked
-// to be notified about it are notified about the new one, unless it has been lost. Then they have been notified. st.mu is
-// held.
+// replaceLocked carries out the step Replace: the owner's hold goes on under another epoch. old is the hold before that.
+// Callers that asked to be notified about old are notified about the new hold, unless old has been lost: then they have been
+// notified already. text is the new note, "" if old's stays. st.mu is held.
 func (st *State) replaceLocked(old *Hold, text string, check bool) {
 	st.info = holdInfo{lockID: old.lockID, since: time.Now()}
 	if old.Owned() {
@@ -353,9 +354,10 @@ func (st *State) replaceLocked(old *Hold, text string, check bool) {
 }
 
 // ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;
-// otherwise nil. goroutine is 0 for a named owner, which never has it this way. age is the session's now. In a process that
-// was stopped the keeper may not have noticed yet that the lease is over. The lock state is not used for another lock
-// while the goroutine has its hold; if the hold is lost at this moment, the queue refuses the operation.
+// otherwise nil. goroutine is 0 for a named owner, for which ownState always returns nil. age is the session's age now. The
+// lease is compared with it, since in a process that was stopped the keeper may not have noticed yet that the lease is over.
+// The lock state is not used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue
+// refuses the operation.
 func (h *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 	st = h.lastState.Load()
 	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != h.lazyID.Load() {
@@ -370,7 +372,8 @@ func (h *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 // lockIDs counts the Locks that ever got a hold.
 var lockIDs atomic.Uint32
 
-// id identifies the Lock: a hold records the Lock with which it was acquired. A Lock is watched from its first hold on.
+// id returns a number that identifies the Lock: a hold records the Lock with which it was acquired. From its first hold on, the
+// session notices when the Lock is garbage-collected.
 func (h *Handle) id() uint32 {
 	if n := h.lazyID.Load(); n != 0 {
 		return n
@@ -381,7 +384,7 @@ func (h *Handle) id() uint32 {
 	return h.lazyID.Load()
 }
 
-// A leakRecord outlives a Lock that was collected.
+// A leakRecord is what is kept of a Lock for the time after it was garbage-collected.
 type leakRecord struct {
 	s      *Room
 	name   string

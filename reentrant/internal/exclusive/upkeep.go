@@ -24,8 +24,8 @@ func (s *Room) Survey(v *keeper.Survey) {
 	}
 }
 
-// survey carries out what there is to do for a hold. The caller calls the returned function, which may be nil, without a mutex.
-// s.mu is held.
+// survey carries out what there is to do for the hold of one lock. The caller calls the returned function, which may be nil,
+// without a mutex. s.mu is held.
 func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -59,8 +59,8 @@ func (st *State) survey(at *machine.Moment, v *keeper.Survey) (then func()) {
 	return nil
 }
 
-// Renewed implements [keeper.Holder]. A batch has no references: the hold may have ended and the lock state may serve another
-// lock by now. The machine ignores a reply for another epoch.
+// Renewed implements [keeper.Holder]. A batch of renewals has no references to lock states: the hold may have ended, and this
+// lock state may serve another lock by now. The machine ignores a reply for another epoch.
 func (st *State) Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration) {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())

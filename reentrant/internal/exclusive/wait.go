@@ -26,7 +26,7 @@ func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 			for _, ticket := range reply.Tickets {
 				st.signalled(ticket, false)
 			}
-			st.noteWanted(h.Epoch) // by the signalled owner
+			st.noteWanted(h.Epoch) // the signalled owner waits for the lock now
 			more = reply.More
 			return reply.Gone, err
 		}
@@ -90,8 +90,8 @@ func (st *State) wait(ctx context.Context, place localqueue.Place[core.Owner], t
 	return st.Queue.Wait(place, ctx.Done(), t.Timeout)
 }
 
-// Leave gives up the hold and takes the ticket, in one step. Baton: passed on if it returns nil, and with ErrLost, which finish
-// returns; with another error it is the owner's again.
+// Leave gives up the hold and takes the ticket, in one step. Leave is called with the baton: after nil or ErrLost it has been
+// passed on, and after another error the owner has it again.
 func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error {
 	st := w.st
 	st.mu.Lock()
@@ -111,7 +111,7 @@ func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error 
 }
 
 // releaseForWait gives up the hold and takes the ticket in Redis, in one step. After an error the hold is unchanged, or
-// lost. Baton.
+// lost. The caller has the baton.
 func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, holds int, limit time.Time) error {
 	cfg := &st.s.core.Config
 	req := backend.AwaitRequest{
@@ -140,7 +140,7 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 		return status == backend.Gone, err
 	}
 	if !limit.IsZero() {
-		limit = limit.Add(cfg.Lease - cfg.CommandTimeout/8) // the last try has at least an eighth of its time
+		limit = limit.Add(cfg.Lease - cfg.CommandTimeout/8) // the last try has at least an eighth of a command's time
 	}
 	err := st.operate(ctx, limit, send)
 	if err != nil && unknown && ctx.Err() != nil { // the caller leaves, and must know whether it still has the hold
@@ -158,8 +158,8 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	if !unknown {
 		st.mu.Unlock()
 	} else {
-		// Redis may have done it: then the hold is gone, and another owner may have the lock; and no signal must be
-		// spent on the ticket.
+		// Redis may have exchanged the hold for the ticket: then another owner may have the lock. And no signal must be spent
+		// on the ticket.
 		st.carryOutLoss(st.m.Lose(st.m.Epoch(), "it is not known whether Await gave it up"))
 		st.withdraw(t)
 	}
@@ -177,9 +177,9 @@ func (st *State) withdraw(t *condition.Ticket) {
 	})
 }
 
-// leaveHold ends the hold of an owner that waits for a condition, and keeps it with the ticket. From here on a signal may
-// put the owner in the queue. It returns false if the hold was lost before Redis's reply came: then its owner does not wait.
-// Baton.
+// leaveHold ends the hold of an owner that waits for a condition, and keeps what is known of it in w. From here on a signal
+// may put the owner in the queue. leaveHold returns false if the hold was lost before Redis's reply came: then the owner does
+// not wait. The caller has the baton.
 func (w *conditionWait) leaveHold() bool {
 	st := w.st
 	st.mu.Lock()
@@ -199,7 +199,7 @@ func (w *conditionWait) leaveHold() bool {
 func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	st, l := w.st, w.l
 	st.mu.Lock()
-	w.End() // it is no longer a waiter
+	w.End() // the owner does not wait for the condition any more
 	st.mu.Unlock()
 	defer st.removeTicket(w.Ticket)
 	back := Try{Op: "await", Begun: st.s.core.Now(), notifier: w.hold.notifier, note: w.hold.note.String()}
@@ -224,7 +224,7 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 	return core.ErrClosed
 }
 
-// Forfeit records the loss of the holds. The place that Redis gave the session with the signal goes back.
+// Forfeit records the loss of the holds. If there was a signal, the place that Redis gave the session with it goes back.
 func (w *conditionWait) Forfeit(signalled bool, _ error) {
 	s, l := w.l.Room, w.l
 	if signalled {
@@ -234,7 +234,8 @@ func (w *conditionWait) Forfeit(signalled bool, _ error) {
 	s.notifyLost(l.Name, &w.hold, "it could not be had again after a wait")
 }
 
-// shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this one. Baton.
+// shareNotifier makes callers that asked about the loss of the earlier hold learn of the loss of this hold too. The caller has
+// the baton.
 func (st *State) shareNotifier(notifier *core.LossNotifier) {
 	if notifier == nil {
 		return
@@ -251,8 +252,8 @@ func (st *State) shareNotifier(notifier *core.LossNotifier) {
 	}
 }
 
-// requeue goes through the local queue: from the place in line that the owner got with the signal, or directly if no
-// owner waits.
+// requeue takes an owner that comes back from its wait through the local queue: from the place in line that the owner got
+// with the signal or gets now, or as a new try if the lock is unfair.
 func (w *conditionWait) requeue(ctx context.Context, back *Try) localqueue.Outcome {
 	if w.l.Unfair {
 		return w.st.enter(ctx, back, 0)
@@ -268,14 +269,14 @@ type conditionWait struct {
 	*condition.Ticket
 	st      *State
 	l       *Handle
-	holds   int                           // that the wait gives up
+	holds   int                           // how many holds the wait gives up
 	ahead   time.Duration                 // how far the wall clock was ahead before the ticket was sent
-	hold    Hold                          // that the wait gave up
-	atLeast time.Duration                 // of that hold
-	place   *localqueue.Place[core.Owner] // State.mu: in this process's queue, since the signal
+	hold    Hold                          // the hold that the wait gave up
+	atLeast time.Duration                 // the AtLeast of that hold
+	place   *localqueue.Place[core.Owner] // the owner's place in this process's queue, since the signal. Guarded by State.mu
 }
 
-// reserveLocked puts the owner of a wait in this process's queue, once. st.mu is held.
+// reserveLocked puts the owner of a wait in this process's queue, unless it is there already. st.mu is held.
 func (w *conditionWait) reserveLocked() localqueue.Place[core.Owner] {
 	st := w.st
 	if w.place == nil {

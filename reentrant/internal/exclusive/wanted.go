@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// WantedOf returns the channel of Wanted for an owner.
+// WantedOf returns the channel that a Lock's Wanted returns to an owner: it is closed when another owner waits.
 func (h *Handle) WantedOf(owner core.Owner) <-chan struct{} {
 	wanted := (<-chan struct{})(core.AlreadyLost)
 	h.inHold(owner, func(st *State) { wanted = st.wantedLocked(owner) })
@@ -26,7 +26,7 @@ func (st *State) wantedLocked(owner core.Owner) <-chan struct{} {
 		return st.info.wanted.channel
 	}
 	st.info.wanted = &wantedChannel{channel: make(chan struct{})}
-	st.watched.Store(true) // before the look at the queue: an owner that joins later sees it
+	st.watched.Store(true) // before othersWait looks at the queue: an owner that joins later sees the flag
 	if st.m.IsWanted() || st.othersWait(owner) {
 		st.closeWantedLocked()
 	} else {
