@@ -11,11 +11,11 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// A heartbeat shows Redis that a session's waiters for conditions are alive, and also those that were signalled
-// and wait for the lock again: one command per condition and heartbeat. The reply reports signals whose messages were
-// lost. The command names those whose owners have the lock again, and only that acknowledges a signal: a beat's reply
-// may be lost, and an owner that was signalled may still leave without the lock. One goroutine does it for the whole
-// session, and sleeps while the session has no waiter.
+// A heartbeat shows Redis that a session's waiters for conditions are alive, also those that were signalled and wait for
+// the lock again. Once in a heartbeat's time it sends a beat: a command for each condition. The reply reports signals
+// whose messages were lost. The command also has the tickets whose owners have the lock again, and only this
+// acknowledges their signals: the reply to a beat may be lost, and an owner that was signalled may still leave without
+// the lock. One goroutine sends the beats of the whole session, and sleeps while the session has no waiter.
 type heartbeat struct {
 	core  *core.Session
 	nudge chan struct{} // 1-buffered: there is a ticket again
@@ -23,7 +23,7 @@ type heartbeat struct {
 	quit  chan struct{}
 	done  sync.WaitGroup
 
-	mu      sync.Mutex       // a leaf
+	mu      sync.Mutex       // a leaf: no other mutex is locked under it
 	tickets map[*Ticket]bool // true: its owner has the lock again, so one more beat acknowledges its signal
 }
 
@@ -41,7 +41,7 @@ func (h *heartbeat) stop() {
 	h.done.Wait()
 }
 
-// add beats for a ticket from now on.
+// add adds a ticket to the beats from now on.
 func (h *heartbeat) add(t *Ticket) {
 	h.mu.Lock()
 	h.tickets[t] = false
@@ -52,7 +52,7 @@ func (h *heartbeat) add(t *Ticket) {
 	}
 }
 
-// beatNow sends the next beat at once: it reports signals whose messages were lost with the channel.
+// beatNow has the next beat sent at once: its reply reports signals whose messages were lost with the channel.
 func (h *heartbeat) beatNow() {
 	select {
 	case h.again <- struct{}{}:
@@ -60,7 +60,7 @@ func (h *heartbeat) beatNow() {
 	}
 }
 
-// acknowledge acknowledges a ticket's signal with the next beat.
+// acknowledge has the next beat acknowledge a ticket's signal.
 func (h *heartbeat) acknowledge(t *Ticket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *heartbeat) watch() {
 	}
 }
 
-// since is how long ago t was, if it was at all.
+// since returns how long ago t was, 0 if t is zero.
 func since(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -117,14 +117,14 @@ func (h *heartbeat) empty() bool {
 	return len(h.tickets) == 0
 }
 
-// group is the tickets of one condition.
+// A group identifies a condition, whose tickets go into the same command of a beat.
 type group struct {
 	remote backend.Conditions
 	name   string
 }
 
-// beat sends one command per condition (more if it has many tickets), all at once: one without a reply does not delay
-// the others.
+// beat sends one command for each condition, or more if it has many tickets. They are sent together, so that one without
+// a reply does not delay the others.
 func (h *heartbeat) beat() {
 	limit := min(h.core.Config.CommandTimeout, h.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -143,14 +143,14 @@ func (h *heartbeat) send(ctx context.Context, g group, tickets grouped) {
 	h.core.Counts.Commands.Add(1)
 	answers, err := g.remote.Beat(ctx, g.name, epochs(tickets.waiting), epochs(tickets.served))
 	if err != nil || len(answers) != len(tickets.waiting) {
-		return // the next one comes in time
+		return // the next beat comes in time
 	}
 	for _, t := range tickets.served {
 		h.remove(t)
 	}
 	for i, t := range tickets.waiting {
 		if answers[i] != backend.Waited {
-			t.Wake(false) // if its message was lost
+			t.Wake(false) // in case the message of its signal was lost
 		}
 	}
 }
@@ -163,13 +163,14 @@ func epochs(tickets []*Ticket) []uint64 {
 	return epochs
 }
 
-// grouped is a condition's part of a beat.
+// grouped has the tickets of one condition for a beat: those of owners that wait, also for the lock after their signal, and
+// those of owners that have the lock again (served).
 type grouped struct{ waiting, served []*Ticket }
 
 // maxBeat is how many tickets go into one command. Redis spends some 4 µs on each, and serves no other client meanwhile.
 const maxBeat = 500
 
-// parts splits it into parts of one command each.
+// parts splits the tickets into parts of one command each.
 func (all grouped) parts() (parts []grouped) {
 	for len(all.waiting)+len(all.served) > 0 {
 		w := min(len(all.waiting), maxBeat)

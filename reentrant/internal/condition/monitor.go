@@ -24,14 +24,14 @@ type Monitor struct {
 	conditions backend.Conditions // remote, as a backend.Conditions
 	turn       chan struct{}      // 1-buffered: a goroutine that has put a value in may use the lock
 	grant      chan struct{}      // 1-buffered: the lock was granted to the epoch that asks
-	refs       int                // Room.mu
+	refs       int                // guarded by Room.mu
 
 	mu      sync.Mutex // taken before the locks of shared names and the workers' own
 	asking  uint64     // the epoch that asks for the lock, 0 if none does
 	tickets Tickets
 }
 
-// A use says whether the session still has the lock of the conditions after it has used it.
+// A use says whether the session still has the lock of the conditions after the function given to withLock has used it.
 type use int8
 
 const (
@@ -40,8 +40,9 @@ const (
 	lockGone            // the server no longer had it, and did nothing
 )
 
-// withLock takes the lock of the conditions, calls f with its epoch, and gives the lock back in the background. If the
-// lock was gone, it does it all again. pendingUntil is the time after which no copy of the request is under way.
+// withLock takes the lock of the conditions, calls f with its epoch, and gives the lock back in the background. If f
+// returns lockGone, withLock does all this again. pendingUntil is the time after which no copy of the request for the lock
+// is under way.
 func (m *Monitor) withLock(ctx context.Context, owner core.Owner, f func(epoch uint64, pendingUntil time.Time) (use, error)) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -124,7 +125,7 @@ func (m *Monitor) granted(epoch uint64) bool {
 	asks, t := epoch == m.asking, m.tickets.Find(epoch)
 	if asks {
 		select {
-		case m.grant <- struct{}{}: // with the mutex, so that ask takes it back for the next epoch
+		case m.grant <- struct{}{}: // sent with the mutex held, so that ask takes it back before the next epoch
 		default:
 		}
 	}

@@ -14,9 +14,9 @@ type Room struct {
 	core      *core.Session
 	heartbeat *heartbeat
 
-	mu       sync.Mutex          // a leaf
-	monitors map[string]*Monitor // those in use, by the names of their locks
-	drained  chan struct{}       // closed when none is in use any more; nil before Drained is called
+	mu       sync.Mutex          // a leaf: no other mutex is locked under it
+	monitors map[string]*Monitor // the monitors in use, by the names of their locks
+	drained  chan struct{}       // closed when no monitor is in use any more; nil before Drained is called
 }
 
 // NewRoom returns a room without waiters. Nothing runs in it until Start.
@@ -27,7 +27,7 @@ func NewRoom(s *core.Session) *Room {
 // Start starts the heartbeat. The session has a connection by now.
 func (r *Room) Start() { r.heartbeat.start() }
 
-// Stop ends it. It waits for commands that are under way.
+// Stop ends the heartbeat, after a last beat.
 func (r *Room) Stop() { r.heartbeat.stop() }
 
 // Reconnected makes up for the signals whose messages were lost while the channel was closed.
@@ -51,7 +51,7 @@ func (r *Room) Monitor(name string) (*Monitor, error) {
 	return m, nil
 }
 
-// Leave drops a reference.
+// Leave drops a reference to the monitor. One without references is no longer in use.
 func (m *Monitor) Leave() {
 	r := m.room
 	r.mu.Lock()
@@ -86,14 +86,15 @@ func (r *Room) Drained() <-chan struct{} {
 	return drained
 }
 
-// Granted hands a grant to the monitor whose lock it is for. It returns false if nothing needs it, so that it must be
-// released.
+// Granted hands a grant to the monitor whose lock was granted. It returns false if nothing needs the grant, so that it must
+// be released.
 func (r *Room) Granted(g backend.Grant) (wanted bool) {
 	m := r.find(g.Name)
 	return m != nil && m.granted(g.Epoch)
 }
 
-// Signalled wakes the owner of a ticket, if it is one of a monitor whose lock has that name.
+// Signalled wakes the owner of a ticket, if a monitor whose lock has that name has the ticket. placed says that the server has
+// also queued the session for the lock.
 func (r *Room) Signalled(name string, ticket uint64, placed bool) {
 	if m := r.find(name); m != nil {
 		m.signalled(ticket, placed)

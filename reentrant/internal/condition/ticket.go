@@ -9,17 +9,17 @@ import (
 
 // A Ticket is an owner's place among the waiters of a condition.
 type Ticket struct {
-	Epoch  uint64 // numbers it, from the counter of attempts
-	Name   string // of the condition
+	Epoch  uint64 // the ticket's number, from the counter of epochs
+	Name   string // the name of the condition
 	Owner  core.Owner
 	Remote backend.Conditions
-	LineUp func() // puts the owner in line for the lock, with the mutex of the Tickets; nil if it has no place in line
+	LineUp func() // puts the owner in line for the lock, with the mutex of the Tickets; nil if the owner gets no place in line
 
-	woken chan bool // 1-buffered: signalled; true if Redis has also queued the session for the lock
+	woken chan bool // 1-buffered: has a value once the ticket is signalled, true if Redis has also queued the session for the lock
 
 	// What follows is guarded by the mutex of the Tickets.
 	left bool // the owner has given up its holds
-	over bool // it is known to be signalled, or its wait has ended
+	over bool // the ticket is known to be signalled, or the wait has ended
 }
 
 // NewTicket returns the ticket of an owner that is about to wait.
@@ -27,7 +27,7 @@ func NewTicket(epoch uint64, name string, owner core.Owner, remote backend.Condi
 	return &Ticket{Epoch: epoch, Name: name, Owner: owner, Remote: remote, woken: make(chan bool, 1)}
 }
 
-// Wake wakes the waiter after its signal.
+// Wake wakes the waiter after its signal. placed says that Redis has also queued the session for the lock.
 func (t *Ticket) Wake(placed bool) {
 	select {
 	case t.woken <- placed:
@@ -35,17 +35,17 @@ func (t *Ticket) Wake(placed bool) {
 	}
 }
 
-// Leave records that the owner has given up its holds. From here on a signal puts it in line.
+// Leave records that the owner has given up its holds. From here on a signal puts the owner in line for the lock.
 func (t *Ticket) Leave() { t.left = true }
 
-// End removes the ticket from the waiters: it is known to be signalled, or its wait has ended.
+// End marks the ticket as one that no longer waits: it is known to be signalled, or the wait has ended.
 func (t *Ticket) End() { t.over = true }
 
-// Tickets are those of one lock: of owners that wait for its conditions, or come back from there, longest first. A mutex of
-// the lock guards them.
+// Tickets are the tickets of one lock: of owners that wait for its conditions, or come back from such a wait, longest first.
+// A mutex of the lock guards them.
 type Tickets []*Ticket
 
-// Add adds a ticket, before Redis knows it, so that no message for it can come too early.
+// Add adds a ticket. The caller does so before Redis has the ticket, so that no message for it can come too early.
 func (all *Tickets) Add(t *Ticket) { *all = append(*all, t) }
 
 // Remove removes a ticket.

@@ -12,10 +12,10 @@ import (
 
 // A Waiter is an owner that waits for a condition, with the lock that it has.
 type Waiter interface {
-	// Leave takes the ticket at the server, and gives up the holds. After an error they are unchanged, or lost.
+	// Leave takes the ticket at the server, and gives up the holds. After an error the holds are unchanged, or lost.
 	Leave(ctx, over context.Context, limit time.Time) error
-	// Return takes the holds again. signalled is how the wait ended; placed says that Redis has queued the session for the
-	// lock.
+	// Return takes the holds again. signalled says that a signal ended the wait, placed that Redis has then also queued the
+	// session for the lock.
 	Return(over context.Context, signalled, placed bool) error
 	// Forfeit records the loss of the holds, after an error of Return.
 	Forfeit(signalled bool, err error)
@@ -59,15 +59,15 @@ func (r *Room) overtime(ctx context.Context, limit time.Time) (over context.Cont
 	if limit.IsZero() {
 		return over, func() { forget(); cancel(nil) }
 	}
-	timer := time.AfterFunc(time.Until(limit.Add(r.core.Config.Lease)), overdue) // without an overflow
+	timer := time.AfterFunc(time.Until(limit.Add(r.core.Config.Lease)), overdue) // time.Until(limit) + Lease could overflow
 	return over, func() { forget(); timer.Stop(); cancel(nil) }
 }
 
-// errTimeUp is the end of AwaitFor's time; it is never returned to callers.
+// errTimeUp says that the time limit of the wait has come. No caller of Await gets it.
 var errTimeUp = errors.New("the time is up")
 
-// waitSignalled parks until the ticket is signalled, or the wait of its owner ends. Redis decides the result in the
-// second case, in one step: nil if the signal came first.
+// waitSignalled parks until the ticket is signalled, or the wait of its owner ends for another reason. In the second case
+// Redis withdraws the ticket, and so decides whether a signal came first: if one did, the error is nil.
 func (r *Room) waitSignalled(ctx, over context.Context, t *Ticket, limit time.Time) (placed bool, err error) {
 	var timeout <-chan time.Time
 	if !limit.IsZero() {
@@ -98,8 +98,8 @@ func (r *Room) waitSignalled(ctx, over context.Context, t *Ticket, limit time.Ti
 	return false, err
 }
 
-// Withdraw withdraws a ticket, and reports whether it was signalled before. If Redis cannot be reached, it drops the
-// ticket when the session no longer beats for it.
+// Withdraw withdraws a ticket, and returns Signalled if it was signalled before. If Redis cannot be reached now, Redis drops
+// the ticket later, since the session no longer beats for it.
 func (r *Room) Withdraw(ctx context.Context, t *Ticket) backend.TicketStatus {
 	result := backend.Gone
 	_ = r.core.Repeat(ctx, core.Policy{Tries: core.ReleaseTries, Stop: func(last error) error {

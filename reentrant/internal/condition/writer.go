@@ -10,8 +10,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// errForgotten is returned when the server no longer has the lock of the conditions, after a signal that it may have
-// given.
+// errForgotten is returned when the server no longer has the lock of the conditions, and may have carried out the signal
+// before.
 var errForgotten = fmt.Errorf("%w: the server has forgotten who signals", backend.ErrUnavailable)
 
 // errUnanswered is the cause of the end of a call to which the server has not replied within a lease.
@@ -39,9 +39,9 @@ func within(ctx context.Context, notifier *core.LossNotifier, limit time.Time) (
 }
 
 // TakeTicket takes a ticket for a writer, and then calls leave, which gives up the writer's holds by Left and reports
-// whether it had the write side. In this order every later signaller finds the ticket, since it has the write side after
-// that. After an error the holds are unchanged, or lost. notifier reports their loss, over is the wait's overtime, and limit
-// the end of the wait, if it has one.
+// whether it had the write side. In this order a signaller finds the ticket, since it gets the write side only after leave.
+// After an error the holds are unchanged, or lost. notifier reports the loss of the holds, over is the context from overtime,
+// and limit the end of the wait, zero if it has none.
 func (m *Monitor) TakeTicket(ctx, over context.Context, notifier *core.LossNotifier, limit time.Time, t *Ticket, leave func() bool) error {
 	if !limit.IsZero() {
 		limit = limit.Add(m.room.core.Config.Lease)
@@ -52,7 +52,7 @@ func (m *Monitor) TakeTicket(ctx, over context.Context, notifier *core.LossNotif
 		m.add(t)
 		became, unknown, err := m.exchange(ctx, within, over, t, epoch, pendingUntil)
 		if became == lockLeft && !leave() {
-			err = core.ErrNotHeld // another goroutine of the same owner has given it up, or it is lost
+			err = core.ErrNotHeld // another goroutine of the same owner has given up the write side, or it is lost
 		}
 		if became == lockLeft && err == nil {
 			return lockLeft, nil
@@ -75,8 +75,8 @@ func (m *Monitor) withdraw(t *Ticket) {
 	})
 }
 
-// exchange exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has done
-// it, exchange asks again until over ends: the caller must know whether it waits.
+// exchange exchanges the lock of the conditions for a ticket. If ctx ends when it is not known whether the server has made
+// the exchange, exchange asks again until over ends: the caller must know whether it waits.
 func (m *Monitor) exchange(ctx, within, over context.Context, t *Ticket, epoch uint64, pendingUntil time.Time) (became use, unknown bool, err error) {
 	cfg := &m.room.core.Config
 	req := backend.AwaitRequest{
@@ -153,7 +153,7 @@ func (m *Monitor) signalOnce(ctx context.Context, req backend.SignalRequest) (re
 	return reply, unknown, err
 }
 
-// signalled handles the signal of a ticket. placed says that the server has queued the session for the lock.
+// signalled handles the signal of a ticket. placed says that the server has queued the session for the lock of the conditions.
 func (m *Monitor) signalled(epoch uint64, placed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +168,7 @@ func (m *Monitor) signalledLocked(epoch uint64, placed bool) {
 	m.tickets.Signalled(epoch, placed)
 }
 
-// Ticket returns the ticket of a writer that is about to wait. Its epoch comes with TakeTicket.
+// Ticket returns the ticket of a writer that is about to wait. TakeTicket gives it an epoch.
 func (m *Monitor) Ticket(name string, owner core.Owner) *Ticket {
 	return NewTicket(0, name, owner, m.conditions)
 }
@@ -189,7 +189,7 @@ func (m *Monitor) remove(t *Ticket) {
 }
 
 // Left calls leave, which gives up the holds of a ticket's owner and reports whether it had the write side. From here on a
-// signal puts the owner in line for that.
+// signal puts the owner in line for the write side.
 func (m *Monitor) Left(t *Ticket, leave func() bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
