@@ -45,8 +45,8 @@
 // which it is busy without holds. If none waits, Leave and Evict free it, and Pass leaves it as it is.
 //
 // Busy means that one goroutine works with the baton, either a claimant without holds or an operation of the holder.
-// There is one at a time, even when several act for one owner. A settled hold that needs no such work is counted up and
-// down in place ([Queue.Reenter], [Queue.ExitOrBegin]).
+// Only one goroutine does so at a time, even when several act for one owner. A settled hold that needs no such work is
+// counted up and down in place ([Queue.Reenter], [Queue.ExitOrBegin]).
 //
 // # Owners
 //

@@ -4,7 +4,7 @@ package localqueue
 
 const invariants = true
 
-// checkWalk is how many waiters checkSiblings looks at. All of them would make a test with ten thousand quadratic.
+// checkWalk is how many waiters checkSiblings looks at. A look at all would make a test with ten thousand waiters quadratic.
 const checkWalk = 128
 
 // check panics unless every invariant holds. q.mu is held.

@@ -47,10 +47,10 @@ type Queue[K comparable] struct {
 
 	// The waiters. Guarded by mu.
 
-	line     waitline.Line[waiter[K]]   // for the baton
-	ops      waitline.Line[waiter[K]]   // in Begin, for the operation under way on their own hold
+	line     waitline.Line[waiter[K]]   // those that wait for the baton
+	ops      waitline.Line[waiter[K]]   // those that wait in Begin for the end of an operation on their owner's hold
 	siblings map[K]*node[K]             // shared owner -> the first of its waiters in line, see addSiblingLocked
-	spares   waitline.Spares[waiter[K]] // for later waiters
+	spares   waitline.Spares[waiter[K]] // nodes for later waiters
 }
 
 // unlock ends a critical section.
@@ -72,8 +72,8 @@ const (
 	// offered to another barging waiter that has not woken yet, and can be overtaken in the same way, [MaxOvertaken]
 	// times. A running goroutine gets the baton sooner than one that must be woken first.
 	Barging
-	// First stands before all other waiters, for an owner that the goroutine with the baton may itself depend on.
-	// That goroutine can let it go first with [Queue.GiveWay].
+	// First puts the claim before all other waiters, for an owner that the goroutine with the baton may itself depend on.
+	// That goroutine can let the claim go first with [Queue.GiveWay].
 	First
 
 	// Fair is the mode of a claim that waits in order of arrival and is never overtaken.
@@ -117,18 +117,18 @@ type Place[K comparable] struct {
 func (p Place[K]) Outcome() Outcome { return p.got }
 
 // Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
-// It never blocks. The second half, [Queue.Wait], may be another goroutine's.
+// It never blocks. The second half is [Queue.Wait], which another goroutine may call.
 func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] { return q.ReserveWithin(owner, mode, 0) }
 
-// ReserveWithin is [Queue.Reserve] for a claim that does not wait behind most others, as [Queue.Queued] counts them: the
-// place's Wait then returns [Full] at once. Claims of the owner that has the baton at the moment are let in with it, and
-// never Full. A most of 0 is no limit.
+// ReserveWithin is [Queue.Reserve] for a claim that does not wait if most others do already, as [Queue.Queued] counts
+// them: the place's Wait then returns [Full] at once. A claim of the owner that has the baton now is let in together with
+// that owner, and never Full. A most of 0 is no limit.
 func (q *Queue[K]) ReserveWithin(owner K, mode Mode, most int) (p Place[K]) {
 	q.mu.Lock()
 	if mode&Barging != 0 {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
-		q.acceptLocked(q.line.First) // it is about to lose the front of the line
+		q.acceptLocked(q.line.First) // the offer is for the front of the line, which this waiter is about to lose
 	}
 	p.got = q.claimLocked(owner)
 	switch {

@@ -5,7 +5,7 @@ import "github.com/relock-go/relock/internal/waitline"
 // A node is the place of one goroutine that waits for its turn.
 type node[K comparable] = waitline.Node[waiter[K]]
 
-// A waiter is what the queue knows of such a goroutine.
+// A waiter is what the queue knows of a goroutine that waits.
 type waiter[K comparable] struct {
 	owner K        // immutable while enqueued
 	ring  *ring[K] // made when the node first waits for a shared owner, meaningful while inRing. Guarded by the queue's mu.
@@ -33,10 +33,10 @@ func wake[K comparable](w *node[K], holds int) {
 	w.Wake()
 }
 
-// expelled is the hold count of waiters that are sent away without a turn.
+// expelled is the hold count with which Shut wakes waiters, which get no turn.
 const expelled = -1
 
-// outcome is the result of a wait, by what w was woken with.
+// outcome returns the result of the wait, by the hold count with which w was woken.
 func (w *waiter[K]) outcome() Outcome {
 	switch {
 	case w.holds == expelled:
@@ -73,8 +73,8 @@ func (q *Queue[K]) dequeueLocked(w *node[K]) {
 	}
 }
 
-// addSiblingLocked adds w to the ring of its owner's waiters in line. The map has the first of each ring, and the one
-// before the first is the last, so no search is needed to find the next to let in, or to leave. q.mu is held.
+// addSiblingLocked adds w to the ring of its owner's waiters in line. The map has the first node of each ring, and the
+// node before the first is the last, so no search is needed to find the next to let in, or to leave. q.mu is held.
 func (q *Queue[K]) addSiblingLocked(w *node[K], front bool) {
 	v := w.Value()
 	v.inRing = true
