@@ -43,7 +43,7 @@ func (s *Spares[T]) Check(node func(*Node[T])) {
 // InLine reports whether n is in a line.
 func (n *Node[T]) InLine() bool { return n.prev != nil }
 
-// Woken reports whether n was woken, and has not received that.
+// Woken reports whether n was woken, and its goroutine has not received that yet.
 func (n *Node[T]) Woken() bool { return len(n.granted) > 0 }
 
 func must(ok bool, what string) {

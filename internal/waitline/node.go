@@ -10,8 +10,8 @@ type Node[T any] struct {
 	// goroutine that grants the turn sends with the mutex held, and never blocks, thanks to the buffer.
 	granted chan struct{}
 
-	prev *Node[T] // nil while the node is in no line; that of the first in line is the last
-	next *Node[T] // in a line, or among the spares
+	prev *Node[T] // the node before this one in line; for the first in line, the last; nil while the node is in no line
+	next *Node[T] // the next node in line, or the next spare
 }
 
 // Value returns what the queue knows of the waiter. The queue decides which goroutine may use it, and when.
@@ -20,8 +20,8 @@ func (n *Node[T]) Value() *T { return &n.value }
 // Wait waits until n is woken. It is called without the mutex, by the goroutine that waits.
 func (n *Node[T]) Wait() { <-n.granted }
 
-// Await waits until w is woken, done is closed or timeout delivers; either may be nil. It returns the zero value if w was
-// woken, and otherwise cancelled or timedOut. It is called as Wait is.
+// Await waits until n is woken, done is closed or timeout delivers; done and timeout may be nil. It returns the zero value
+// if n was woken, and otherwise cancelled or timedOut. Like Wait, it is called without the mutex, by the goroutine that waits.
 func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time, cancelled, timedOut R) (why R) {
 	if done == nil && timeout == nil {
 		n.Wait() // the same as the select below, in three quarters of the time and with one sudog less
@@ -37,7 +37,7 @@ func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time,
 	return why
 }
 
-// Wake gives n its turn. A queue that wakes a node in line, which is then only an offer, takes that back with Drain.
+// Wake gives n its turn. A queue may also wake a node that stays in line, as an offer, and take the offer back with Drain.
 func (n *Node[T]) Wake() { n.granted <- struct{}{} }
 
 // Drain takes back a turn that the waiter has not received yet.

@@ -1,9 +1,8 @@
 package waitline
 
 // MaxSpares is how many nodes a queue keeps for its next waiters. However many goroutines take turns, all nodes but a
-// handful belong to the waiters, so a few spares are enough for contention without allocation. They cost what a queue
-// that has emptied goes on holding, some 150 bytes a node. A burst leaves more spares than that; the collector gets the
-// rest.
+// handful belong to the waiters, so a few spares are enough for contention without allocation. An empty queue keeps its
+// spares, some 150 bytes each. After a burst more nodes become spare than MaxSpares; the garbage collector gets the rest.
 const MaxSpares = 64
 
 // Spares are nodes for later waiters. The zero value has none. Spares must not be copied.
