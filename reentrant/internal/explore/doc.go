@@ -36,16 +36,16 @@
 //
 // After every run of a script, its contract (contract_test.go): it changes nothing that other sessions or newer
 // attempts have; places keep their order, and only sessions that died, were served or left lose them; a lock that is
-// granted goes to the first live waiter, as that asked for it, with one message; tokens rise; no free lock has a live
-// waiter; and the header of the script is true.
+// granted goes to the first live waiter, in the way that the waiter asked for it, with one message; tokens rise; no free
+// lock has a live waiter; and the header of the script is true.
 //
 // A script that stops has no contract, and neither have the runs after it; what follows must hold all the same.
 //
 // In every state (check_test.go): a session that trusts a lease has the lock in Redis, as that owner, with that epoch,
-// count and token, for at least as long. So no two sessions trust it at once. A hold that has been resumed by another session
-// is the exception, until its session learns of that: its owner is the other's by then. A hold that begins has a token above
-// those of all that began before it; one that is resumed keeps its token. Nothing takes the lock or a place for an attempt
-// that was given up. Every key expires.
+// count and token, for at least as long. So no two sessions trust a lease of the lock at the same time. A hold that another
+// session has resumed is the exception, until the first session learns of that: the owner acts in the other session by then.
+// A hold that begins has a token above those of all holds that began before it; one that is resumed keeps its token. Nothing
+// takes the lock or a place for an attempt that was given up. Every key expires.
 //
 // From every state (drain_test.go), when nothing fails any more, also if one session has died there: every waiter gets
 // the lock without a single message, and only the record is left. The exception is a copy that the network made of an
@@ -70,10 +70,11 @@
 //
 // In every state trusted units are within the limit, so no writer is beside a reader; the owners inside trust enough units; and
 // equal versions have no write in between, not even by writers that lost their lease. A session loses no units while the
-// server has them. A try is refused only behind others that wait, or when those that answered it use more than it leaves
-// them. From every state, also after a session has died, all waiters get in and out once nothing fails any more; then no
-// session has or owes anything, and the server has neither units nor places. Two worlds are explored completely: a session
-// that goes from writing to reading replaces its request before it gets the reply; and an entry is forgotten.
+// server has them. A try is refused only if other sessions wait before it, or if the sessions that were asked for units
+// have more than the try leaves for all others. From every state, also after a session has died, all waiters get in and out
+// once nothing fails any more; then no session has or owes anything, and the server has neither units nor places. Two worlds
+// are explored completely: a session that goes from writing to reading replaces its request before it gets the reply; and an
+// entry is forgotten.
 //
 // # Reading a failure
 //
@@ -83,7 +84,7 @@
 // RELOCK_EXPLORE=2000000 allows one fault more and that many states of each world, with a new seed each time;
 // RELOCK_SEED=n repeats the walk of seed n.
 //
-// It does not cover clocks that disagree (the model knows Redis's), machines that sleep, ForceUnlock, several locks, renewals
-// that fail and are tried again, and callers that leave while their grant is on its way to a clean-up. Of shared names it does not
-// cover requests that the server refuses, reconnects, nor the end of a session that closes.
+// The explorer does not cover clocks that disagree (the model has only Redis's), machines that sleep, ForceUnlock, several
+// locks, renewals that fail and are tried again, and callers that leave while their grant is on its way to a clean-up. Of
+// shared names it does not cover requests that the server refuses, reconnects, nor the end of a session that closes.
 package explore
