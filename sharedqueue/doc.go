@@ -5,10 +5,10 @@
 // # Units
 //
 // A session has units of a name, as the server granted them: an [RW] needs one for all its readers together, and [All] for
-// a writer; [Permits] are units. An engine, which sends the commands to the server, informs the queue of the units that
-// the session has (Settle), of how long it can trust them (Trust), that another session waits (Ask), and that the
-// session has lost them (Lose). The queue reports to the engine the units in use and those that the owners in line need
-// (Look). Units are out of use (Keep) before the engine gives them back to the server.
+// a writer; each of the [Permits] is a unit. An engine, which sends the commands to the server, informs the queue of the
+// units that the session has (Settle), of how long the session can trust them (Trust), that another session waits (Ask), and
+// that the session has lost its units (Lose). The queue reports to the engine the units in use and those that the owners in
+// line need (Look). Before the engine gives units back to the server, it has the queue no longer use them (Keep).
 //
 //	   owners                       the queue                      the engine
 //	┌──────────┐  TryRead, Enter  ┌───────────┐  Look, Keep      ┌──────────┐
@@ -25,7 +25,7 @@
 // reader. A reader that asks to write is refused: two such readers would wait for each other.
 //
 // When another session waits, a session with All has a turn: its own owners go on in order while a writer waits, for a
-// number of admissions and for a time. A session of readers has none: it admits no newcomers, and its unit goes back when
+// number of admissions and for a time. A session of readers has no turn: it admits no newcomers, and its unit goes back when
 // the last reader leaves.
 //
 // # Readers do not contend
@@ -38,8 +38,8 @@
 //
 // # Memory
 //
-// What an owner did before it left synchronizes before the return of every later claim that had to wait for that. This
-// holds in one process. Between processes that meet at a server there is no such order.
+// What an owner did before it left synchronizes before the return of every later claim that had to wait until the owner
+// left. This holds in one process. Between processes that meet at a server there is no such order.
 //
 // Builds with the tag invariants, and those with the race detector, check the whole structure at the end of every
 // critical section. An impossible state panics with a text that starts "sharedqueue: bug:".

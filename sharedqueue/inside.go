@@ -1,13 +1,14 @@
 package sharedqueue
 
-// Inside calls f for owners that are inside, with the side that they are on, for so many at most: first the writer. f is
-// called with the queue's mutex held: it must not block, nor call the queue. token is the writer's.
+// Inside calls f for the owners that are inside, at most for as many as most says, with the side that each is on. If there is
+// a writer, f is called for the writer alone. f is called with the queue's mutex held: it must not block, nor call the queue.
+// token is the writer's token, 0 for a reader.
 func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	rw.mu.Lock()
 	defer rw.unlock(0)
 	if rw.writes > 0 && most > 0 {
 		f(rw.writer, Write, rw.token)
-		return // none reads beside it
+		return // no other owner is inside beside a writer
 	}
 	for i := range rw.shards {
 		s := &rw.shards[i]

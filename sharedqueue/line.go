@@ -15,7 +15,7 @@ const (
 	// Once says that the claim waits for at most one reply of the server: it does not wait behind other claims, and
 	// EndTries ends it.
 	Once
-	// Shared says that several goroutines may act for the owner. Those that wait are let in when one of them is.
+	// Shared says that several goroutines may act for the owner. When one of them is let in, those that wait are let in too.
 	Shared
 
 	// Read asks for the read side.
@@ -38,12 +38,12 @@ type request[O comparable] struct {
 	owner O    // immutable while queued
 	n     int  // permits; immutable while queued
 	mode  Mode // immutable while queued
-	call  any  // for the report of its admission; immutable while queued
+	call  any  // for the report of the admission; immutable while queued
 
 	// Guarded by the queue's mu.
 
 	outcome Outcome
-	life    uint64 // when it was admitted
+	life    uint64 // the queue's life when the claim was admitted
 }
 
 // A line is the claims in order of arrival. The queue's mu guards it.
@@ -53,18 +53,18 @@ type line[O comparable] struct {
 
 	writers int            // waiters that ask to write
 	permits int            // the sum of what all waiters ask for
-	since   time.Duration  // when First became the first, by the clock of Terms; right only of Permits
+	since   time.Duration  // when First became the first, by the clock of Terms; only Permits keep it up to date
 	shared  map[O]siblings // owner -> its waiters in mode Shared
 }
 
 // siblings are the waiters of one owner in mode Shared.
 type siblings struct {
 	all     int
-	writers int // that ask to write
-	readers int // that ask to read, and are no tries
+	writers int // how many ask to write
+	readers int // how many ask to read, and are no tries
 }
 
-// wouldUpgrade reports whether a claim to write behind them would wait for one to read.
+// wouldUpgrade reports whether the owner waits to read but not to write: a new claim to write would wait behind the read.
 func (s siblings) wouldUpgrade() bool { return s.readers > 0 && s.writers == 0 }
 
 // add puts a claim at the end of the line.
@@ -117,7 +117,7 @@ func (l *line[O]) end(w *node[O], o Outcome) {
 	w.Wake()
 }
 
-// failTries ends the waits for one reply, which does not come.
+// failTries ends the claims that wait for one reply of the server, since no reply comes.
 func (l *line[O]) failTries() {
 	for w := range l.All() {
 		if w.Value().mode&Once != 0 {

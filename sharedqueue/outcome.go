@@ -25,7 +25,7 @@ const (
 	TimedOut
 	// Expelled says that the queue sent the claim away, by Shut or Expel.
 	Expelled
-	// Full says that the claim would have to wait, and that as many wait already as it allows.
+	// Full says that the claim would have to wait, and that as many claims wait already as it allows.
 	Full
 	// Unanswered says that the server did not reply to the one attempt of the claim.
 	Unanswered

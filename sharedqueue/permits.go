@@ -6,8 +6,7 @@ import (
 )
 
 // Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
-// no owner: any goroutine may give them back.
-// changed reports that the engine must call Look.
+// no owner: any goroutine may give them back. Methods report changed when the engine must call Look, as those of [RW] do.
 type Permits struct {
 	queue[struct{}]
 
@@ -20,9 +19,9 @@ type Permits struct {
 	life     uint64        // how often Lose was called
 	placed   bool          // the first in line waits at the server
 	exited   time.Duration // when an Exit last found a claim in line
-	pace     time.Duration // the longest that the first in line lately waited for an Exit,
-	paceEnds time.Duration // until when that counts
-	wanted   notices[any]  // of users of permits
+	pace     time.Duration // the longest that the first in line lately waited for an Exit
+	paceEnds time.Duration // until when pace counts
+	wanted   notices[any]  // the channels of Wanted, by user
 }
 
 // A PermitWaiter is a claim of permits in line.
@@ -57,15 +56,15 @@ func (p *Permits) Try(n int) (o Outcome, changed bool) {
 	return o, p.unlock(o)
 }
 
-// Enter takes n permits, at least one, or, if that needs a wait, a place in line. With the outcome [Waiting] the caller
-// goes on with Wait; the other outcomes are those of Try. It is [Busy] only in mode [Once], which is the only mode that
-// matters. life is what [Permits.Life] was when the permits were taken: they are lost when it has changed.
+// Enter takes n permits, at least one, or a place in line if that needs a wait. With the outcome [Waiting] the caller calls
+// Wait; the others are those of Try, [Busy] only in mode [Once]. Other modes have no effect. life is what [Permits.Life] was
+// when the permits were taken: they are lost when Life has changed.
 func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	return p.EnterFor(nil, n, mode, 0)
 }
 
-// EnterFor is Enter for a call, which the report of the admission has ([Change]), and which does not wait behind most others:
-// the outcome is then [Full]. A most of 0 is no limit.
+// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: if most
+// claims are in line already, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
 func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)
@@ -82,7 +81,7 @@ func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *
 	return o, w, life, p.unlock(o)
 }
 
-// Wait waits as [RW.Wait] does. life is that of Enter.
+// Wait waits as [RW.Wait] does. life is what [Permits.Life] was when w was admitted.
 func (p *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, changed bool) {
 	why := w.await(done, timeout)
 	p.mu.Lock()
@@ -156,7 +155,8 @@ func (p *Permits) fitsLocked(n int) bool {
 	return total <= p.units && p.withinLocked(n) && (total <= p.keepAtMost || !p.overLocked()) && p.trusted()
 }
 
-// withinLocked reports whether n more permits are within the limit. A claim for more than that is alone. p.mu is held.
+// withinLocked reports whether n more permits are within the limit. A claim for more than the limit is let in if no permit is
+// in use, and then is alone. p.mu is held.
 func (p *Permits) withinLocked(n int) bool {
 	return p.inUse == 0 || p.inUse+n <= int(p.limit.Load())
 }
@@ -182,8 +182,8 @@ func (p *Permits) admitLocked() {
 	}
 }
 
-// Settle replaces what the session has, and ends what Ask began. Those in line are admitted, in order, as they fit. The
-// units must not be fewer than those in use.
+// Settle replaces the units that the session has, and ends what Ask began. The claims in line are admitted, in order, as they
+// fit. The units must not be fewer than those in use.
 func (p *Permits) Settle(t Terms) {
 	p.mu.Lock()
 	if t.Units < p.inUse {
@@ -204,9 +204,9 @@ func (p *Permits) Trust(until time.Duration) {
 	p.unlock(0)
 }
 
-// Ask says that another session waits. Up to keepAtMost units go on being handed out. What is above is handed out for a
-// turn of the given number of admissions, until turnEnd; then it goes back as it falls free. Asking again changes keepAtMost
-// only. The next Settle, or Unask, ends all this.
+// Ask says that another session waits. Up to keepAtMost units go on being handed out. Further units are handed out for a
+// turn of the given number of admissions, until turnEnd; after that they go back to the server as they become free. Asking
+// again changes keepAtMost only. The next Settle, or Unask, ends all this.
 func (p *Permits) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	p.mu.Lock()
 	p.askLocked(keepAtMost, admissions, turnEnd)
@@ -222,7 +222,8 @@ func (p *Permits) Unask() {
 	p.unlock(0)
 }
 
-// Keep lowers the units to the given number or, if more are in use, to those. It returns what is left.
+// Keep lowers the session's units to the given number or, if more are in use, to the number in use. It returns how many are
+// left.
 func (p *Permits) Keep(units int) (kept int) {
 	p.mu.Lock()
 	p.units = min(p.units, max(units, p.inUse))
@@ -231,7 +232,7 @@ func (p *Permits) Keep(units int) (kept int) {
 	return kept
 }
 
-// Lose takes the units and all permits in use away, and returns how many were in use. Those in line stay there. The
+// Lose takes the units and all permits in use away, and returns how many were in use. The claims in line stay there. The
 // lost permits no longer count as in use, so their users must not call Exit for them.
 func (p *Permits) Lose() (inUse int) {
 	p.mu.Lock()
@@ -243,8 +244,7 @@ func (p *Permits) Lose() (inUse int) {
 	return inUse
 }
 
-// EndTries ends the claims in mode [Once] with which the session would need as many units as this or more in total, with
-// [Busy].
+// EndTries ends, with [Busy], the claims in mode [Once] for which the session would have to have at least need units in total.
 func (p *Permits) EndTries(need int) {
 	p.mu.Lock()
 	for w := range p.line.All() {
@@ -269,7 +269,7 @@ func (p *Permits) FailTries() {
 	p.unlock(0)
 }
 
-// Shut sends away those in line, and all later claims. Exits go on.
+// Shut sends away the claims in line, and all later ones, with [Expelled]. Permits in use can still be given back.
 func (p *Permits) Shut() {
 	p.mu.Lock()
 	p.shut = true
@@ -277,7 +277,7 @@ func (p *Permits) Shut() {
 	p.unlock(0)
 }
 
-// Expel sends away those in line. Later claims are not affected.
+// Expel sends away the claims in line, with [Expelled]. Later claims are not affected.
 func (p *Permits) Expel() {
 	p.mu.Lock()
 	p.placed = false
@@ -285,7 +285,7 @@ func (p *Permits) Expel() {
 	p.unlock(0)
 }
 
-// Rest reports whether no permit is in use and no claim in line, and none was since the previous Rest.
+// Rest reports whether no permit is in use, no claim is in line, and no claim was admitted since the previous Rest.
 func (p *Permits) Rest() bool {
 	p.mu.Lock()
 	rest := p.inUse == 0 && p.line.Len == 0 && !p.came
@@ -294,7 +294,7 @@ func (p *Permits) Rest() bool {
 	return rest
 }
 
-// InUse returns the number of permits in use. It takes no note, as Look does.
+// InUse returns the number of permits in use. Unlike Look, it takes no note of the state.
 func (p *Permits) InUse() int {
 	p.mu.Lock()
 	inUse := p.inUse
@@ -326,7 +326,8 @@ func (p *Permits) Idle() bool {
 	return idle
 }
 
-// Usage reports whether permits are in use, and returns the number of claims in line. It takes no note, as Look does.
+// Usage reports whether permits are in use, and returns the number of claims in line. Unlike Look, it takes no note of the
+// state.
 func (p *Permits) Usage() (inside bool, waiting int) {
 	p.mu.Lock()
 	inside, waiting = p.inUse > 0, p.line.Len

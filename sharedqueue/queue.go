@@ -16,7 +16,7 @@ const MaxHolds = math.MaxInt32
 // Terms are the units that a session has of a name, by the server's reply.
 type Terms struct {
 	Units int           // of an RW: 0, 1 (readers) or All (a writer); of Permits: how many
-	Until time.Duration // when trust in them ends, by the clock of the constructor
+	Until time.Duration // when trust in the units ends, by the clock given to NewRW or NewPermits
 
 	// Of an RW.
 
@@ -26,7 +26,7 @@ type Terms struct {
 
 // A queue is what RW and Permits have in common. Together with the holds it decides about admission: it has the units, the
 // trust in them, the line, and the request of another session.
-// All fields are guarded by mu, except where it says otherwise.
+// mu guards all fields whose comments do not say otherwise.
 type queue[O comparable] struct {
 	now   func() time.Duration // immutable
 	watch func(Change[O])      // immutable; nil unless changes are reported
@@ -41,14 +41,14 @@ type queue[O comparable] struct {
 
 	// contended says that another session waits. The next Settle clears it.
 	contended    bool
-	awaited      bool          // it waits, and does not only try
-	awaitedUntil time.Duration // what is known of that counts until then
-	keepAtMost   int           // what the session may keep anyway; only Permits use it
+	awaited      bool          // the other session waits, and does not only try
+	awaitedUntil time.Duration // until when awaited counts
+	keepAtMost   int           // how many units the session may keep although another session waits
 	inTurn       bool          // local waiters still go before the other session
 	admissions   int           // admissions left in the turn
 	turnEnd      time.Duration // when the turn ends at the latest
 
-	seen need // at the latest Look
+	seen need // the need at the latest Look
 }
 
 // trusted reports whether the units may be used now.
@@ -71,7 +71,7 @@ func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) 
 // unaskLocked ends what askLocked began. mu is held.
 func (q *queue[O]) unaskLocked() { q.contended, q.awaited, q.inTurn = false, false, false }
 
-// noteWaiterLocked is NoteWaiter. mu is held.
+// noteWaiterLocked is NoteWaiter, of RW and of Permits. mu is held.
 func (q *queue[O]) noteWaiterLocked(until time.Duration) {
 	q.awaited, q.awaitedUntil = q.contended, until
 }

@@ -25,13 +25,13 @@ type RW[O comparable] struct {
 
 	writer O
 	writes int    // 0 without a writer
-	token  uint64 // of the writer
+	token  uint64 // the writer's token
 
 	// Tokens. Guarded by mu.
 
 	next, last uint64 // the block of tokens that is left: next, next+2 … last
 
-	wanted notices[O] // of owners that are inside. While there are some the queue is closed. Guarded by mu.
+	wanted notices[O] // the channels of Wanted, by owners that are inside. While there are any, the queue is closed. Guarded by mu.
 
 	life atomic.Uint64 // how often Lose was called; written under mu, while the queue is closed
 
@@ -61,8 +61,8 @@ func (rw *RW[O]) shard(owner O) (s *shard[O], number uint64) {
 
 // TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
 // already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled]. life is what
-// [RW.Life] was when owner got the hold: it is lost when that has changed. For an owner with a number it may be of a later
-// moment; a hold that is lost by then is no longer among its holds.
+// [RW.Life] was when owner got the hold: the hold is lost when Life has changed. For an owner with a number, life may be from
+// a later moment; a hold that was lost by then no longer counts among the owner's holds.
 func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	if o, life = rw.readOpen(owner); o != Busy {
 		return o, life, false
@@ -72,7 +72,8 @@ func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	return o, life, rw.unlock(o)
 }
 
-// readOpen gives owner a read hold if the queue is open. Should the units be lost meanwhile, the queue is closed first.
+// readOpen gives owner a read hold if the queue is open. If the units are lost meanwhile, Lose closes the queue first, and
+// then finds the hold.
 func (rw *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 	if !rw.trusted() {
 		return Busy, 0
@@ -97,15 +98,15 @@ func (rw *RW[O]) TryWrite(owner O) (o Outcome, changed bool) {
 	return o, rw.unlock(o)
 }
 
-// Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller goes on with
-// Wait; the other outcomes are those of TryRead and TryWrite. It is [Busy] only in mode [Once], which does not wait for
-// owners of this process. life is that of TryRead.
+// Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller calls Wait; the
+// other outcomes are those of TryRead and TryWrite, [Busy] only in mode [Once], in which a claim does not wait for owners of
+// this process. life is as in TryRead.
 func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	return rw.EnterFor(nil, owner, mode, 0)
 }
 
-// EnterFor is Enter for a call, which the report of the admission has ([Change]), and which does not wait behind most others:
-// the outcome is then [Full]. A most of 0 is no limit.
+// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: if most
+// claims are in line already, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
 func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {
@@ -124,7 +125,7 @@ func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w 
 	return o, w, life, rw.unlock(o)
 }
 
-// lineUpLocked puts a claim in line. It refuses one to write behind another of the same owner to read: once that is
+// lineUpLocked puts a claim in line. It refuses a claim to write if the same owner already waits to read: once the read is
 // admitted, the owner would wait for itself. rw.mu is held.
 func (rw *RW[O]) lineUpLocked(call any, owner O, mode Mode) (*Waiter[O], Outcome) {
 	if mode&Write != 0 && rw.line.shared[owner].wouldUpgrade() {
@@ -191,8 +192,8 @@ func (rw *RW[O]) ExitWrite(owner O) (left int, ok, changed bool) {
 	return left, ok, rw.unlock(0)
 }
 
-// ExitAll takes all holds of the writer, of both sides, and returns how many they were. Without a write hold it takes
-// nothing.
+// ExitAll takes all holds of the writer, of both sides, and returns how many they were. If owner is not the writer, ExitAll
+// takes nothing.
 func (rw *RW[O]) ExitAll(owner O) (reads, writes int, changed bool) {
 	rw.mu.Lock()
 	if writes = rw.writesLocked(owner); writes > 0 {
@@ -207,7 +208,7 @@ func (rw *RW[O]) ExitAll(owner O) (reads, writes int, changed bool) {
 	return reads, writes, rw.unlock(0)
 }
 
-// AddHolds gives the writer more holds of both sides. It reports false, and changes nothing, if owner is not the writer or
+// AddHolds gives the writer more holds of both sides. It returns false, and changes nothing, if owner is not the writer or
 // would have more than [MaxHolds] of a side.
 func (rw *RW[O]) AddHolds(owner O, reads, writes int) bool {
 	rw.mu.Lock()
@@ -315,7 +316,7 @@ func (rw *RW[O]) readLocked(owner O) Outcome {
 	return o
 }
 
-// leaveLocked leaves the writer with writes holds. rw.mu is held.
+// leaveLocked leaves the writer with the given number of write holds. rw.mu is held.
 func (rw *RW[O]) leaveLocked(writes int) {
 	if rw.writes = writes; writes > 0 {
 		return
@@ -324,7 +325,7 @@ func (rw *RW[O]) leaveLocked(writes int) {
 	rw.forgetLocked(rw.writer)
 	var none O
 	rw.writer, rw.token = none, 0
-	if rw.contended && rw.readersLocked() > 0 { // only its own: it goes on as a reader, which ends the turn
+	if rw.contended && rw.readersLocked() > 0 { // the writer was the only reader: it goes on as a reader, which ends the turn
 		rw.admitReadersLocked()
 		rw.inTurn = false
 	}
@@ -345,7 +346,7 @@ func (rw *RW[O]) admitLocked() {
 	}
 }
 
-// admitWaiterLocked admits w, and with it those in line for the same owner that then re-enter. rw.mu is held.
+// admitWaiterLocked admits w, and then the claims in line of the same owner in mode Shared, which re-enter. rw.mu is held.
 func (rw *RW[O]) admitWaiterLocked(w *node[O]) {
 	r := w.Value()
 	owner := r.owner
@@ -355,8 +356,8 @@ func (rw *RW[O]) admitWaiterLocked(w *node[O]) {
 	}
 }
 
-// admitInsideLocked ends the waits in line of owners that are inside: they enter again or, if they read and ask to write,
-// would wait for themselves. rw.mu is held.
+// admitInsideLocked ends the waits of the claims for which concerns returns true and whose owners are inside: they enter again
+// or, if the owner reads and the claim asks to write, get the outcome Upgrade. rw.mu is held.
 func (rw *RW[O]) admitInsideLocked(concerns func(*request[O]) bool) {
 	for w := range rw.line.All() {
 		if r := w.Value(); concerns(r) {
@@ -367,7 +368,7 @@ func (rw *RW[O]) admitInsideLocked(concerns func(*request[O]) bool) {
 	}
 }
 
-// endLocked ends the wait of w, whose owner has its hold with some outcomes. rw.mu is held.
+// endLocked ends the wait of w with an outcome. If the owner has got a hold, it needs the life. rw.mu is held.
 func (rw *RW[O]) endLocked(w *node[O], o Outcome) {
 	w.Value().life = rw.life.Load()
 	rw.line.end(w, o)

@@ -26,7 +26,8 @@ func (rw *RW[O]) Idle() bool {
 	return idle
 }
 
-// Usage reports whether an owner is inside, and returns the number of claims in line. It takes no note, as Look does.
+// Usage reports whether an owner is inside, and returns the number of claims in line. Unlike Look, it takes no note of the
+// state.
 func (rw *RW[O]) Usage() (inside bool, waiting int) {
 	rw.mu.Lock()
 	inside, waiting = rw.inUseLocked() > 0, rw.line.Len
@@ -34,8 +35,8 @@ func (rw *RW[O]) Usage() (inside bool, waiting int) {
 	return inside, waiting
 }
 
-// Holds returns the number of owner's holds on each side. token is, for the writer, its own; for a reader, the last that was
-// used; otherwise 0.
+// Holds returns the number of owner's holds on each side. token is the writer's token if owner writes, the last token that was
+// used if owner reads, and otherwise 0.
 func (rw *RW[O]) Holds(owner O) (reads, writes int, token uint64) {
 	rw.mu.Lock()
 	reads, writes = rw.readsLocked(owner), rw.writesLocked(owner)
@@ -52,7 +53,7 @@ func (rw *RW[O]) Holds(owner O) (reads, writes int, token uint64) {
 // ReadToken returns the last token that was used, for an owner that reads. It takes no mutex that all owners share.
 func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	s, number := rw.shard(owner)
-	if token = rw.used.Load(); s.isAlone(number) { // and was when the token was loaded: only its own goroutine lets it in
+	if token = rw.used.Load(); s.isAlone(number) { // and was when the token was loaded, since only the owner's goroutine enters for it
 		return token, true
 	}
 	s.lock()
@@ -64,7 +65,7 @@ func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	return token, ok
 }
 
-// Used returns the last token that was used, 0 if none is known. It takes no note, as Look does, and no mutex.
+// Used returns the last token that was used, 0 if none is known. Unlike Look, it takes no note of the state, and no mutex.
 func (rw *RW[O]) Used() uint64 { return rw.used.Load() }
 
 // Readers returns the number of read holds of all owners together.
@@ -139,7 +140,7 @@ func (rw *RW[O]) readersLocked() int {
 	return readers
 }
 
-// inUseLocked returns the number of units that users are inside of. rw.mu is held.
+// inUseLocked returns the number of units in use: 0, 1 or All. rw.mu is held.
 func (rw *RW[O]) inUseLocked() int {
 	switch {
 	case rw.writes > 0:

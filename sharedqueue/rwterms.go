@@ -2,9 +2,9 @@ package sharedqueue
 
 import "time"
 
-// Settle replaces what the session has, and ends what Ask began. Those in line are admitted, in order, as they fit. The
-// units must not be fewer than those in use. If the session had units, and now has All, the last token that was used is
-// the one known before; if it had All, it goes on where it is in its block of tokens.
+// Settle replaces the units that the session has, and ends what Ask began. The claims in line are admitted, in order, as
+// they fit. The units must not be fewer than those in use. If the session had units, and now has All, the last token that
+// was used is the one known before; if it had All, it goes on where it is in its block of tokens.
 func (rw *RW[O]) Settle(t Terms) {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -35,8 +35,8 @@ func (rw *RW[O]) blockLocked(first, last uint64) {
 	rw.next, rw.last = first, last
 }
 
-// Trust prolongs the trust in the units that the session has. Owners that are inside, and stand in line since it had
-// lapsed, enter again.
+// Trust prolongs the trust in the units that the session has. Owners that are inside, and stand in line because the trust
+// had lapsed, enter again.
 func (rw *RW[O]) Trust(until time.Duration) {
 	rw.mu.Lock()
 	lapsed := !rw.trusted()
@@ -45,8 +45,8 @@ func (rw *RW[O]) Trust(until time.Duration) {
 	rw.unlock(0)
 }
 
-// resumeLocked goes on admitting after a change of the trust in the units. If that had lapsed, owners that are inside may
-// stand in line to enter again. rw.mu is held.
+// resumeLocked goes on admitting after a change of the trust in the units. lapsed says that the trust had lapsed: then owners
+// that are inside may stand in line to enter again. rw.mu is held.
 func (rw *RW[O]) resumeLocked(lapsed bool) {
 	if lapsed && rw.inUseLocked() > 0 {
 		rw.admitInsideLocked(func(*request[O]) bool { return true })
@@ -57,8 +57,8 @@ func (rw *RW[O]) resumeLocked(lapsed bool) {
 // Ask says that another session waits. A session with one unit admits no owner any more, except those that are inside.
 // A session with All has a turn: it goes on admitting in order as long as a writer is inside or in line, for the given
 // number of writers, until turnEnd. A writer that goes on as a reader ends the turn, and the readers at the head of the
-// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing. keepAtMost
-// does not matter to an RW.
+// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing but keepAtMost.
+// That matters only to [RW.Wanted]: 0 says that the other session waits to write.
 func (rw *RW[O]) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -75,8 +75,8 @@ func (rw *RW[O]) Unask() {
 	rw.unlock(0)
 }
 
-// Keep lowers the units to the given number or, if more are in use, to those. It returns what is left, and the last token
-// that was used, 0 if none is known. The block of tokens is gone unless All is left.
+// Keep lowers the session's units to the given number or, if more are in use, to the number in use. It returns how many are
+// left, and the last token that was used, 0 if none is known. The block of tokens is gone unless All is left.
 func (rw *RW[O]) Keep(units int) (kept int, token uint64) {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -95,13 +95,13 @@ func (rw *RW[O]) Keep(units int) (kept int, token uint64) {
 // endBlockLocked drops what is left of the block of tokens. rw.mu is held.
 func (rw *RW[O]) endBlockLocked() { rw.next, rw.last = 1, 0 }
 
-// A Loss is what an owner was inside of when the units were lost.
+// A Loss has the holds of an owner that was inside when the units were lost.
 type Loss[O comparable] struct {
 	Owner         O
 	Reads, Writes int
 }
 
-// Lose takes the units and all holds away, and returns the holds. Those in line stay there.
+// Lose takes the units and all holds away, and returns the holds. The claims in line stay there.
 func (rw *RW[O]) Lose() []Loss[O] {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -131,7 +131,7 @@ func (rw *RW[O]) Lose() []Loss[O] {
 	return lost
 }
 
-// EndTries ends the claims in mode [Once] that need as many units as this or more, with [Busy].
+// EndTries ends, with [Busy], the claims in mode [Once] that need at least need units.
 func (rw *RW[O]) EndTries(need int) {
 	rw.mu.Lock()
 	for w := range rw.line.All() {
@@ -151,7 +151,7 @@ func (rw *RW[O]) FailTries() {
 	rw.unlock(0)
 }
 
-// needs is the number of units of an RW that a waiter needs.
+// needs returns the number of units of an RW that a waiter needs.
 func needs[O comparable](w *node[O]) int {
 	if w.Value().mode&Write != 0 {
 		return All
@@ -159,7 +159,8 @@ func needs[O comparable](w *node[O]) int {
 	return 1
 }
 
-// Shut sends away those in line, and from now on all that have no hold. Re-entries and exits go on.
+// Shut sends away, with [Expelled], the claims in line and all later claims of owners without a hold. Owners that are inside
+// can still re-enter and leave.
 func (rw *RW[O]) Shut() {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -168,14 +169,14 @@ func (rw *RW[O]) Shut() {
 	rw.unlock(0)
 }
 
-// Expel sends away those in line. Later claims are not affected.
+// Expel sends away the claims in line, with [Expelled]. Later claims are not affected.
 func (rw *RW[O]) Expel() {
 	rw.mu.Lock()
 	rw.line.endAll(Expelled)
 	rw.unlock(0)
 }
 
-// Rest reports whether no owner is inside or in line, and none came since the previous Rest.
+// Rest reports whether no owner is inside or in line, and no reader was admitted since the previous Rest.
 func (rw *RW[O]) Rest() bool {
 	rw.mu.Lock()
 	rest := rw.writes == 0 && rw.line.Len == 0
@@ -190,7 +191,8 @@ func (rw *RW[O]) Rest() bool {
 	return rest
 }
 
-// setOpenLocked lets readers in through the shards, or only under mu. rw.mu is held.
+// setOpenLocked opens the queue, so that readers come and go in their shards alone, or closes it, so that they need rw.mu.
+// rw.mu is held.
 func (rw *RW[O]) setOpenLocked(open bool) {
 	rw.open, rw.calm, rw.readers = open, 0, 0
 	for i := range rw.shards {
@@ -202,7 +204,7 @@ func (rw *RW[O]) setOpenLocked(open bool) {
 	}
 }
 
-// closeLocked lets readers in only under mu. rw.mu is held.
+// closeLocked closes the queue, if it is open. rw.mu is held.
 func (rw *RW[O]) closeLocked() {
 	rw.calm = 0
 	if rw.open {

@@ -19,9 +19,9 @@ const sealed = math.MaxUint64
 // A shard counts the read holds of some owners. While it is open, readers enter and leave with its mutex alone; and while no
 // other reader is inside, one that has a number needs no mutex either.
 type shard[O comparable] struct {
-	// lone is the number of the only reader inside, which entered without mu and has one hold. 0: no reader is inside. Such
-	// a reader changes it from 0 to its number and back. Locking the shard seals it, and counts the lone reader with
-	// the others.
+	// lone is the number of the only reader inside, which entered without mu and has one hold; 0 if no reader is inside. A
+	// reader that enters or leaves without mu changes it from 0 to its number or back. Locking the shard makes it sealed,
+	// and counts the lone reader with the others.
 	lone atomic.Uint64
 	came atomic.Bool // a reader came since the latest Rest
 
@@ -64,7 +64,7 @@ func (s *shard[O]) enterAlone(number uint64) bool {
 	if number == 0 || !s.lone.CompareAndSwap(0, number) {
 		return false
 	}
-	if !s.came.Load() { // most often it is, and a store would cost as much as the rest
+	if !s.came.Load() { // most often came is set already, and a store would cost as much as the rest
 		s.came.Store(true)
 	}
 	return true
@@ -113,7 +113,7 @@ func (s *shard[O]) holds(owner O) int {
 // add gives owner a hold. The shard is locked.
 func (s *shard[O]) add(owner O) Outcome {
 	s.came.Store(true)
-	if s.n == 0 { // as usual
+	if s.n == 0 { // the usual case
 		s.n, s.slots[0] = 1, hold[O]{1, owner}
 		return Admitted
 	}
@@ -153,7 +153,7 @@ func increment(holds *int) Outcome {
 	return Reentered
 }
 
-// addSome gives owner n holds. It reports false, and changes nothing, if those would be too many. The shard is locked.
+// addSome gives owner n holds. It returns false, and changes nothing, if owner would have too many. The shard is locked.
 func (s *shard[O]) addSome(owner O, n int) bool {
 	switch {
 	case s.holds(owner) > MaxHolds-n:

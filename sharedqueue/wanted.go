@@ -8,10 +8,10 @@ type notice struct {
 	closed  bool
 }
 
-// notices are the channels of the users that asked, by what they asked for. Without any, they cost a comparison.
+// notices are the channels of the users that asked for one, by user. While there are none, they cost a comparison.
 type notices[K comparable] struct {
 	of   map[K]*notice
-	open int // not closed yet
+	open int // how many channels are not closed yet
 }
 
 // get returns the channel of a user, which is new if there was none.
@@ -35,7 +35,7 @@ func (n *notices[K]) close(x *notice) {
 	close(x.channel)
 }
 
-// forget drops the channel of a user that has left, as it is.
+// forget drops the channel of a user that has left, without closing it.
 func (n *notices[K]) forget(user K) {
 	if x := n.of[user]; x != nil {
 		if !x.closed {
@@ -51,8 +51,8 @@ func (n *notices[K]) forgetAll() {
 	n.open = 0
 }
 
-// Wanted returns a channel that is closed when another claim waits for what owner holds: of an owner that reads, a claim
-// to write; of one that writes, any claim. It is closed at once if there is one. Claims of the owner itself, and those
+// Wanted returns a channel that is closed when another claim waits for what owner holds: if owner reads, a claim to write;
+// if owner writes, any claim. The channel is closed already if such a claim waits now. Claims of the owner itself, and those
 // in mode [Once], do not count; the claim of another session does ([RW.NoteWaiter]). The channel belongs to the hold:
 // it is not closed after the owner has left, or lost its holds. Wanted returns nil for an owner without holds.
 //
@@ -101,8 +101,8 @@ func (rw *RW[O]) wantedLocked(owner O) bool {
 	return false
 }
 
-// NoteWaiter says of the session for which Ask was called that it waits, and does not only try. The next Settle, or
-// Unask, ends that, and the time until: a session that waits repeats that it does.
+// NoteWaiter says that the session for which Ask was called waits, and does not only try. This counts until the next Settle
+// or Unask, and no longer than until the given time: a session that still waits then is reported again.
 func (rw *RW[O]) NoteWaiter(until time.Duration) {
 	rw.mu.Lock()
 	rw.noteWaiterLocked(until)
@@ -114,10 +114,10 @@ func (rw *RW[O]) NoteWaiter(until time.Duration) {
 func (rw *RW[O]) NotePlaced() {}
 
 // Wanted returns a channel that is closed when another claim waits for permits that are not there: for more than the limit
-// leaves beside those in use, or at the server ([Permits.NotePlaced], [Permits.NoteWaiter]). It is closed at once if there
-// is one; claims in mode [Once] do not count. user is for whom, any value: each has a channel of its own until that is
-// closed, and another one if it asks again later. No channel is closed after [Permits.Forget], or after all permits have
-// been given back or lost. Wanted returns nil if no permit is in use.
+// leaves beside those in use, or at the server ([Permits.NotePlaced], [Permits.NoteWaiter]). The channel is closed already if
+// such a claim waits now; claims in mode [Once] do not count. user is any value that identifies the user of the permits: each
+// user has one channel until it is closed, and gets a new one with the next call. No channel is closed after [Permits.Forget],
+// or after all permits have been given back or lost. Wanted returns nil if no permit is in use.
 func (p *Permits) Wanted(user any) (c <-chan struct{}) {
 	p.mu.Lock()
 	if p.inUse > 0 {
@@ -152,15 +152,15 @@ func (p *Permits) wantedLocked() bool {
 	return p.awaited || w != nil && w.Value().mode&Once == 0 && (p.placed || !p.withinLocked(w.Value().n))
 }
 
-// NoteWaiter says of the session for which Ask was called that it waits, and does not only try, as [RW.NoteWaiter] does.
+// NoteWaiter says that the session for which Ask was called waits, and does not only try, as [RW.NoteWaiter] does.
 func (p *Permits) NoteWaiter(until time.Duration) {
 	p.mu.Lock()
 	p.noteWaiterLocked(until)
 	p.unlock(0)
 }
 
-// NotePlaced says that the server has no permits for the first in line, which waits there. The next Settle or Expel ends
-// that. After Lose the place does not matter: no permit is in use before the next Settle.
+// NotePlaced says that the server has no permits for the first in line, and that the session waits for them at the server.
+// This counts until the next Settle or Expel. After Lose it does not matter: no permit is in use before the next Settle.
 func (p *Permits) NotePlaced() {
 	p.mu.Lock()
 	p.placed = true

@@ -6,16 +6,16 @@ type Change[O comparable] struct {
 	Owner   O       // of an RW
 	Mode    Mode    // of an RW: Read or Write
 	Permits int     // of Permits
-	Token   uint64  // of an RW: the writer's, or the last that was used
-	Call    any     // of an admission: what EnterFor was given
+	Token   uint64  // of an RW: the writer's token, or the last token that was used
+	Call    any     // of an admission: the call that EnterFor was given
 }
 
 // Watch has the queue report every change to f, in the order in which they happen. f is called with the queue's mutex
 // held: it must not block, nor call the queue. Watch is called before the queue is used.
 //
-// To f an owner is inside of one side at a time. A writer that reads too re-enters, and reports no departure of that
-// side; when it goes on as a reader, it departs from the write side and is admitted to the read side. Lose reports
-// nothing, as it returns what was lost.
+// In the reports an owner is inside of one side at a time. If the writer takes the read side too, that is reported as
+// [Reentered], and its departure from the read side is not reported. If the writer goes on as a reader, its departure from the
+// write side and its admission to the read side are reported. Lose reports nothing, since it returns what was lost.
 //
 // A queue that is watched is never open: readers come and go under its mutex.
 func (rw *RW[O]) Watch(f func(Change[O])) { rw.watch = f }
@@ -32,7 +32,7 @@ func (rw *RW[O]) letInLocked(call any, owner O, mode Mode) Outcome {
 	return o
 }
 
-// changedLocked reports a change of a side. rw.mu is held.
+// changedLocked reports that owner came to a side, or left it. rw.mu is held.
 func (rw *RW[O]) changedLocked(o Outcome, call any, owner O, mode Mode) {
 	if rw.watch == nil {
 		return
