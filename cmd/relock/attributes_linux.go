@@ -19,5 +19,5 @@ func processAttributes() *syscall.SysProcAttr {
 // adopt makes relock the parent of processes that the command leaves behind, so that relock can reap them. Until it is
 // reaped, a process counts as a member of the group, and in a container there may be no init that reaps it soon.
 func adopt() {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // on failure the end only takes longer
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // if this fails, relock only waits longer for the group's end
 }

@@ -70,8 +70,8 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return report(out.status(ctx.Run(&g.server, &streams{out, stderr})), stderr)
 }
 
-// asGiven reads a text as it is. The parser's own reader passes it through JSON, which replaces bytes that are not UTF-8: the
-// name of another lock or file would come out.
+// asGiven reads an argument as it is. The parser's own reader passes arguments through JSON, which replaces bytes that are not
+// UTF-8: the result would be the name of another lock or file.
 func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, err := ctx.Scan.PopValue("string")
 	if err == nil {
@@ -80,7 +80,7 @@ func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
 	return err
 }
 
-// A printer is the output of a command. It remembers an error.
+// A printer is the output of a command. It remembers the first error of a write.
 type printer struct {
 	io.Writer
 	err error
@@ -92,7 +92,8 @@ func (p *printer) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// status returns the error of a command, or that of its output if the command has none to print.
+// status returns the error of a command's output, if there is one and err, the command's error, is nil, has no message, or
+// comes from the output. Otherwise it returns err.
 func (p *printer) status(err error) error {
 	f, failed := errors.AsType[*failure](err)
 	if silent := failed && f.err == nil; p.err != nil && (err == nil || silent || errors.Is(err, p.err)) {
@@ -104,8 +105,8 @@ func (p *printer) status(err error) error {
 // streams are the outputs of a command.
 type streams struct{ out, err io.Writer }
 
-// Validate is called by the parser. An empty flag or variable counts as not set: it may be that of a script. The URL is read
-// when it is used: a wrong REDIS_URL must not keep the help from a user.
+// Validate is called by the parser. An empty flag or variable counts as not set: a script may pass on a variable that it does
+// not have. The URL is read when it is used: a wrong REDIS_URL must not keep the help from a user.
 func (s *server) Validate() error {
 	s.Redis = cmp.Or(s.Redis, os.Getenv("REDIS_URL"), defaultRedis)
 	return nil
@@ -133,7 +134,7 @@ func hostname() string {
 	return name
 }
 
-// version returns the release that the program was built from, and for which platform.
+// version returns the release that the program was built from, and the platform that it was built for.
 func version() string {
 	release := "(unknown)"
 	if info, ok := debug.ReadBuildInfo(); ok {

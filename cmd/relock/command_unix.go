@@ -19,7 +19,7 @@ type command struct {
 	program string
 	args    []string
 
-	pid      int // and the group's
+	pid      int // the number of the program's process, and of the group
 	changes  chan change
 	terminal terminal
 }
@@ -28,7 +28,7 @@ type command struct {
 type change struct {
 	exited        bool
 	status        int  // the exit status, as a shell has it
-	wantsTerminal bool // it was stopped for using the terminal, or by the terminal
+	wantsTerminal bool // the process was stopped because it used the terminal, or with Ctrl-Z
 }
 
 // lookPath finds a program, as a shell does.

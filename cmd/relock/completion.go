@@ -22,7 +22,7 @@ func (c *completionCommand) Help() string {
   ~/.config/fish/config.fish     relock completion fish | source`
 }
 
-// Run prints the shell's script. It calls `relock __complete`, and completes file names if that prints no word.
+// Run prints the shell's script, which calls `relock __complete`, and completes file names if that command prints no word.
 func (c *completionCommand) Run(std *streams) error {
 	_, err := fmt.Fprint(std.out, shellParts[c.Shell])
 	return err
@@ -93,8 +93,8 @@ func candidates(root *kong.Node, words []string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" || !strings.HasPrefix(s, last) })
 }
 
-// commandOf returns the command that words name. ok is false if relock does not know the completions of the next word:
-// it is a flag's value, or comes after a command's first argument.
+// commandOf returns the command that words name. ok is false if relock does not know the completions of the next word: it
+// is a flag's value, or comes after "--".
 func commandOf(root *kong.Node, words []string) (command *kong.Node, ok bool) {
 	command = root
 	for i, word := range words {

@@ -35,8 +35,8 @@ func (s *server) open(ctx context.Context, opts ...reentrant.Option) (*reentrant
 	}, nil
 }
 
-// openWithin is open for a command that waits so long for its lock; nil means for ever, and then only a silent server has a
-// limit. A wait that is shorter than leastToConnect is raised to it.
+// openWithin is open with a time limit: wait, which is how long the command waits for its lock, but at least leastToConnect.
+// A nil wait means that the command waits for ever; then the limit is the patience with a silent server.
 func (s *server) openWithin(ctx context.Context, wait *time.Duration, opts ...reentrant.Option) (session *reentrant.Session, done func(), err error) {
 	limit := s.patience()
 	if wait != nil {
@@ -63,7 +63,7 @@ func (s *server) patience() time.Duration {
 	return max(busy, option.Dialer.Timeout, option.ConnWriteTimeout)
 }
 
-// within calls ask with a limit. If that ends it, the error says that Redis did not reply.
+// within calls ask with a time limit. If the limit ends the call, the error says that Redis did not reply.
 func within(ctx context.Context, limit time.Duration, ask func(ctx context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -110,7 +110,7 @@ func (s *server) client() (client rueidis.Client, err error) {
 	return client, err
 }
 
-// option reads the URL of Redis. That one cannot be read is a mistake of the user, with the status for these.
+// option reads the URL of Redis. A URL that cannot be read is a mistake of the user, with the status exitUsage.
 func (s *server) option() (rueidis.ClientOption, error) {
 	if !strings.Contains(s.Redis, "://") { // not quoted: there may be a password in it
 		return rueidis.ClientOption{}, fail(exitUsage, errors.New("--redis or REDIS_URL is no URL: it starts with redis:// or rediss://"))

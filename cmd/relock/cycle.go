@@ -12,9 +12,9 @@ import (
 // all the time, for a moment.
 const settled = 2 * time.Second
 
-// findCycles notes in each of the locks the cycle that it is part of, if there is one: a lock whose session waits for the next,
-// and so on, back to the first. Redis knows which sessions wait, not which of their owners: such a cycle may be a deadlock,
-// or two owners of a session have nothing to do with each other.
+// findCycles notes in each of the locks the cycle that it is part of, if there is one: the session that holds a lock waits for
+// the next lock, and so on, back to the first. Redis knows which sessions wait, and not which of their owners: a cycle is a
+// deadlock, or it only seems one, since the owner that holds and the owner that waits are different ones.
 func findCycles(locks []status) {
 	g := newWaits(locks)
 	for i := range locks {
@@ -24,7 +24,7 @@ func findCycles(locks []status) {
 	}
 }
 
-// waits says which lock leads to which others: those that one of its holders waits for.
+// waits has, for each lock, the indexes of the locks that its holders wait for.
 type waits [][]int
 
 func newWaits(locks []status) waits {
@@ -43,8 +43,8 @@ func newWaits(locks []status) waits {
 	return g
 }
 
-// settledHolders returns the sessions for each of which another one that asks for the lock must wait: not those of a semaphore,
-// which have only some of the permits.
+// settledHolders returns the sessions that hold the lock, and have not taken it only just now (settled): other sessions that
+// ask for the lock wait for each of them. It returns none for a semaphore, since a session has only some of the permits.
 func (s status) settledHolders() (sessions []string) {
 	held, known := age(s.Since)
 	switch {
@@ -59,7 +59,7 @@ func (s status) settledHolders() (sessions []string) {
 	return sessions
 }
 
-// cycle returns the shortest way from a lock back to it, which begins with that lock, nil if there is none.
+// cycle returns the shortest way from a lock back to the same lock, with which the way begins; nil if there is none.
 func (g waits) cycle(start int) []int {
 	before := make(map[int]int)
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
@@ -77,7 +77,7 @@ func (g waits) cycle(start int) []int {
 	return nil
 }
 
-// path returns the way from start to end, by what comes before each.
+// path returns the way from start to end. before has, for each lock on the way, the lock that comes before it.
 func path(before map[int]int, start, end int) (way []int) {
 	for ; end != start; end = before[end] {
 		way = append(way, end)

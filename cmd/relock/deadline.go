@@ -17,11 +17,11 @@ import (
 type deadline struct {
 	lease time.Duration
 	grace time.Duration
-	until time.Time // no other session has the lock before
+	until time.Time // no other session has the lock before this time
 }
 
-// graceShare limits the grace to a third of the lease. The lock is renewed every third of its lease, so a healthy one
-// has two thirds left; the second of these is for a renewal that must be repeated.
+// graceShare limits the grace to a third of the lease. The lock is renewed every third of its lease, so two thirds of a
+// healthy lease are left; the second of these is for a renewal that must be repeated.
 const graceShare = 3
 
 // newDeadline checks the flags. A nil grace is a fifth of the lease.
@@ -54,8 +54,8 @@ func (d deadline) margin() time.Duration { return d.lease/100 + 2*time.Milliseco
 // poll returns the interval between two looks at Redis.
 func (d deadline) poll() time.Duration { return d.lease / 10 }
 
-// renewed reports whether a lease with this rest was full or has been renewed in time: the session renews it every
-// third. A negative rest means that the lease has no end.
+// renewed reports whether a lease of which the given rest is left is a full one, renewed in time: the session renews the
+// lease every third of it. A negative rest means that the lease has no end.
 func (d deadline) renewed(left time.Duration) bool { return left < 0 || left > d.lease*3/5 }
 
 // confirmed returns the deadline after a request that was sent at asked, to which Redis replied with the rest of the

@@ -35,7 +35,7 @@ func (w waiting) limit() *time.Duration {
 	return (*time.Duration)(w.Wait)
 }
 
-// status gives an error that the lock was not acquired in time the exit status of the flag.
+// status returns err. If err says that the lock was not acquired in time, it gets the exit status of the flag.
 func (w waiting) status(err error) error {
 	f, ok := errors.AsType[*failure](err)
 	if ok && f.code == exitNotAcquired {

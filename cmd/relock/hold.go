@@ -27,10 +27,10 @@ type hold struct {
 	session *reentrant.Session
 	close   func()
 	lock    lock
-	name    string          // of the owner
+	name    string          // the owner's name
 	owner   context.Context // carries the owner, and does not end
 	held    bool
-	silent  bool            // Redis did not answer when relock gave up to wait for the lock
+	silent  bool            // Redis did not answer when relock gave up waiting for the lock
 	token   reentrant.Token // for a reader the version; 0 for a permit
 }
 
@@ -103,8 +103,8 @@ func (h *hold) take(ctx context.Context, name string, kind sharing, wait *time.D
 	if err != nil {
 		return err
 	}
-	// relock inspect shows the owner's name, which is more useful than a goroutine's number. And another goroutine
-	// unlocks.
+	// relock inspect shows the owner's name, which is more useful than a goroutine's number. And the goroutine that unlocks is
+	// not the one that locks.
 	h.name = ownerName(hostname(), os.Getpid())
 	h.owner, ctx = reentrant.WithOwner(context.Background(), h.name), reentrant.WithOwner(ctx, h.name)
 	h.lock, ctx = kind.lock(h.session, name), reentrant.WithNote(ctx, kind.Note)
@@ -136,8 +136,8 @@ func (h *hold) acquireConfirmed(ctx context.Context, wait *time.Duration, began 
 
 const mostLosses = 10
 
-// confirmWithin is confirm for a command that waits so long, counted from began: it has not begun anything yet, so it does not
-// wait for a server that falls silent.
+// confirmWithin is confirm with a time limit: what is left of wait, counted from began. The command has not begun yet, so relock
+// does not wait longer for a server that falls silent.
 func (h *hold) confirmWithin(ctx context.Context, wait *time.Duration, began time.Time) error {
 	if wait == nil {
 		return h.confirm(ctx)
@@ -188,7 +188,7 @@ func silent(ctx context.Context, err error) bool {
 // so within a heartbeat.
 const renewalPoll = 50 * time.Millisecond
 
-// sessionsVariable lists the sessions of the runs that a command is a part of, the outermost first.
+// sessionsVariable is the variable that lists the sessions of the runs that a command is a part of, the outermost first.
 const sessionsVariable = "RELOCK_SESSIONS"
 
 // refuseNested fails if a run that this one is a part of has the lock, or a part of it: each would wait for the other's
@@ -225,7 +225,7 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 	return err
 }
 
-// holder describes the holder of the lock, "" if Redis does not say it soon.
+// holder describes the holder of the lock; it returns "" if Redis does not reply within lateTime.
 func (h *hold) holder(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, lateTime)
 	defer cancel()
@@ -237,7 +237,7 @@ func (h *hold) holder(ctx context.Context) string {
 	return st.reason()
 }
 
-// lateTime bounds what relock does after it has given up to wait for the lock.
+// lateTime bounds what relock does after it has given up waiting for the lock.
 const lateTime = time.Second
 
 // giveBack unlocks and closes the session, if Redis replies in time; otherwise the lease ends by itself. Unless err is
@@ -278,8 +278,8 @@ func (h *hold) giveBack() (err, kept error) {
 	return nil, nil
 }
 
-// patience returns how long giveBack waits for Redis. Without a hold there is only a place in the queue to leave, and a
-// server that is silent gets no more than the time to send it that.
+// patience returns how long giveBack waits for Redis. Without a hold there is only a place in the queue to leave, and for a
+// server that is silent relock takes no more than the time to send that command.
 func (h *hold) patience() time.Duration {
 	switch {
 	case h.held:
@@ -290,7 +290,7 @@ func (h *hold) patience() time.Duration {
 	return lateTime
 }
 
-// unlock gives up the hold, if there is one, and waits until Redis has received that.
+// unlock gives up the hold, if there is one, and waits until Redis has released it.
 func (h *hold) unlock() error {
 	if !h.held {
 		return nil
@@ -304,7 +304,7 @@ func (h *hold) unlock() error {
 	return h.session.Close(ctx)
 }
 
-// news returns where to print what is no error.
+// news returns the writer for messages that are no errors.
 func (h *hold) news() io.Writer {
 	if h.quiet {
 		return io.Discard
@@ -326,7 +326,7 @@ func (h *hold) environment() []string {
 type reply struct {
 	asked time.Time // before the request was sent
 	state status
-	left  time.Duration // of this session's lease; negative if it has no end
+	left  time.Duration // the rest of this session's lease; negative if it has no end
 	gone  bool          // this session no longer has the lock
 	err   error
 }

@@ -63,7 +63,7 @@ func (c *holdCommand) Run(s *server, std *streams) error {
 		if isTerminal(os.Stdin) && isTerminal(std.err) && !c.Quiet {
 			fmt.Fprintf(std.err, "relock: %s is held; Ctrl-D or Ctrl-C gives it back\n", shown(c.Name))
 		}
-		signal.Ignore(syscall.SIGTTIN) // which would stop a background process that reads the terminal
+		signal.Ignore(syscall.SIGTTIN) // this signal would stop a background process that reads the terminal
 		return 0, h.keep(signals, endOf(os.Stdin))
 	})
 }
@@ -93,8 +93,8 @@ func (h *hold) keep(signals <-chan os.Signal, end <-chan struct{}) error {
 	}
 }
 
-// endOf returns a channel that is closed when the file has been read to its end. For /dev/null it is nil, so that a
-// background job, which has that as its input, keeps its lock. For a terminal that the process may not read it is never
+// endOf returns a channel that is closed when the file has been read to its end. For /dev/null the channel is nil, so that
+// a background job, whose input is /dev/null, keeps its lock. For a terminal that the process may not read it is never
 // closed.
 func endOf(file *os.File) <-chan struct{} {
 	if isNull(file) {

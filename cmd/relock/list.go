@@ -97,7 +97,7 @@ func (s *server) lookAtAll(ctx context.Context, session *reentrant.Session, name
 	return seen, nil
 }
 
-// short returns a text without its middle if it is long, as that of a name of thousands of bytes is.
+// short returns a text without its middle if it is long, for instance because it has a name of thousands of bytes.
 func short(text string) string {
 	const part = 150
 	if len(text) <= 2*part {
@@ -110,7 +110,7 @@ func short(text string) string {
 func (c *listCommand) sayEmpty(prefix string, w io.Writer) {
 	what, use := "no lock", "is held or waited for"
 	if c.Pattern != "*" {
-		what += fmt.Sprintf(" named like %q", loginWithSpaces.ReplaceAllString(c.Pattern, "://…@")) // --redis was forgotten
+		what += fmt.Sprintf(" named like %q", loginWithSpaces.ReplaceAllString(c.Pattern, "://…@")) // a URL, if --redis was forgotten
 	}
 	if c.All {
 		use = "was used lately"
@@ -197,7 +197,7 @@ const sideKeys = "relock:"
 //	<prefix>relock:{T}:t:N
 //
 // where T is the part of <prefix>N that Redis hashes. T has no closing brace. The lock for the conditions of a
-// read-write lock is left out: it is part of that one.
+// read-write lock is left out: it is part of the read-write lock.
 func lockOfRecord(prefix, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, prefix+sideKeys+"{")
 	if !ok {

@@ -18,7 +18,7 @@ type sharing struct {
 	Exclusive bool `short:"x" xor:"kind" help:"Take the write side of a read-write lock: no other -s or -x with the same name runs at the same time. Without -s, -x and --permits the name is a plain lock, which is another kind."`
 	Permits   *int `xor:"kind" placeholder:"N" help:"Take one of N permits of a semaphore: at most N run at the same time."`
 
-	atLeast time.Duration // for which a plain lock is kept
+	atLeast time.Duration // for how long a plain lock is kept at least
 
 	Note string `placeholder:"TEXT" help:"A text that relock inspect, list and watch show beside the holder, and that waiting relock processes print; at most 256 bytes, the rest is cut."`
 }
@@ -31,7 +31,8 @@ func (s sharing) check() error {
 	return nil
 }
 
-// keepFor keeps the lock for at least d.
+// keepFor sets d as the time for which the lock is kept at least. It returns an error if d is invalid, or the other flags
+// do not allow it.
 func (s *sharing) keepFor(d time.Duration) error {
 	switch {
 	case d == 0:
@@ -85,8 +86,8 @@ func (s status) flags() string {
 	return "a read-write lock is taken with -s or -x"
 }
 
-// A lock is a plain lock, a side of a read-write lock, or a permit of a semaphore. Methods with the names of
-// [reentrant.Lock]'s do the same as there.
+// A lock is a plain lock, a side of a read-write lock, or a permit of a semaphore. A method that [reentrant.Lock] has too
+// does what it does there.
 type lock interface {
 	Name() string
 	acquire(ctx context.Context) error
@@ -121,8 +122,8 @@ func (l plainLock) look(ctx context.Context) (status, error) {
 	return newStatus(l.Name(), st), err
 }
 
-// renew re-enters the lock, which prolongs its lease. It calls TryLock because a hold that has expired by now cannot be
-// re-entered, and renew must not wait for the lock.
+// renew re-enters the lock, which prolongs its lease. It calls TryLock and not Lock, since a hold that has expired by now
+// cannot be re-entered, and renew must not wait for the lock.
 func (l plainLock) renew(ctx context.Context) error {
 	ok, err := l.TryLock(ctx)
 	switch {

@@ -56,7 +56,8 @@ func failf(code int, format string, args ...any) error {
 	return fail(code, fmt.Errorf(format, args...))
 }
 
-// report prints an error, and returns its exit status. An error without a status is one of Redis.
+// report prints an error, and returns its exit status. An error without a status gets exitLost if it is an ErrLost, and
+// otherwise exitRedis.
 func report(err error, stderr io.Writer) int {
 	f := &failure{exitRedis, err}
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// mistake returns what is wrong in a command line, by an error of the parser, and what would be right.
+// mistake returns a message for an error of the parser: what is wrong in the command line, and what would be right.
 func mistake(ctx *kong.Context, err error) string {
 	text, command := ownWords(err), ctx.Selected()
 	if command != nil {
@@ -39,7 +39,7 @@ func mistakeOf(err error) string {
 	return mistake(parsing.Context, err)
 }
 
-// strayWord is what the parser says of a word that it does not expect.
+// strayWord matches what the parser says of a word that it does not expect.
 var strayWord = regexp.MustCompile(`(?s)^unexpected argument (.*?)( \(did you mean .*)?$`)
 
 // saysWhatIsRight matches errors that need no synopsis: those about a value, and those that have one.

@@ -8,7 +8,7 @@ import "runtime"
 // command.
 type runCommand struct{ unixOnly }
 
-// holdCommand is `relock hold`, which needs the same signals.
+// holdCommand is `relock hold` on such systems, which lack the signals that it needs.
 type holdCommand struct{ unixOnly }
 
 type unixOnly struct {

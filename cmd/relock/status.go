@@ -26,7 +26,7 @@ type status struct {
 	Locked  bool   `json:"locked"`
 	// Unlocked says that the holder gave the lock back, and that it stays taken until the lease ends.
 	Unlocked bool     `json:"unlocked,omitempty"`
-	Kept     bool     `json:"kept,omitempty"` // by its session, although perhaps none of its owners has it
+	Kept     bool     `json:"kept,omitempty"` // the session keeps the lock, although perhaps none of its owners has it
 	Owner    string   `json:"owner"`          // "" if not locked
 	Session  string   `json:"session"`        // "" if not locked
 	Holds    int      `json:"holds"`
@@ -34,9 +34,9 @@ type status struct {
 	Token    uint64   `json:"token"`   // of the last holder
 	Waiting  []string `json:"waiting"` // sessions, longest first
 	Note     string   `json:"note,omitempty"`
-	Since    string   `json:"since,omitempty"` // when the holder got it, or the first of several, UTC; "" if that is not known
+	Since    string   `json:"since,omitempty"` // when the holder, or the first of several, got the lock, UTC; "" if that is not known
 	Cycle    []string `json:"cycle,omitempty"` // of list: the locks that wait for each other's holders, this one first
-	*shared           // of a read-write lock or a semaphore
+	*shared           // the fields of a read-write lock or a semaphore; nil for a plain lock
 }
 
 // statusOf reads the state of a name of any kind from Redis.
@@ -78,7 +78,7 @@ func raw(name string) []byte {
 	return []byte(name)
 }
 
-// stamp is the form of a time.
+// stamp is the layout of times in the output.
 const stamp = "2006-01-02T15:04:05.000Z07:00"
 
 // stampOf formats a time; "" if it is not known.
@@ -161,7 +161,7 @@ func (s status) same(other status) bool {
 		s.Token == other.Token && s.Note == other.Note && slices.Equal(s.Waiting, other.Waiting) && s.shared.same(other.shared)
 }
 
-// sameHolder reports whether two states have the same holder, with the same note. nil is that of no state.
+// sameHolder reports whether two states have the same holder, with the same note. A nil state is the same only as nil.
 func (s *status) sameHolder(other *status) bool {
 	if s == nil || other == nil {
 		return s == other
@@ -308,8 +308,8 @@ func (s status) heldBy(session string) bool {
 	return s.Locked && !s.Unlocked && s.Session == session
 }
 
-// leaseOf returns the rest of a session's lease, negative if it has no end. ok is false if the session does not have
-// the lock, or has it under another token.
+// leaseOf returns the rest of a session's lease, negative if it has no end. ok is false if the session does not have the
+// lock, or has a plain lock with another token.
 func (s status) leaseOf(session string, token reentrant.Token) (left time.Duration, ok bool) {
 	if s.shared != nil {
 		return s.shared.leaseOf(session)

@@ -16,25 +16,25 @@ import (
 type shared struct {
 	Kind    string         `json:"kind"`            // "rwlock" or "semaphore"
 	Limit   int            `json:"limit,omitempty"` // of a semaphore: the highest limit that its sessions use
-	Holders []sharedHolder `json:"holders"`         // in the order of their names
+	Holders []sharedHolder `json:"holders"`         // in the order of their sessions' ids
 	Waiters []sharedWaiter `json:"waiters"`         // longest first
 }
 
-// A sharedWaiter is a session that waits for a part.
+// A sharedWaiter is a session that waits for a part of the lock: a side, or permits.
 type sharedWaiter struct {
 	Session string `json:"session"`
 	Mode    string `json:"mode"`    // "read", "write" or "permits"
-	Permits int    `json:"permits"` // of a semaphore, in total: it may have some
+	Permits int    `json:"permits"` // of a semaphore: how many the session wants in total; it may have some
 }
 
-// A sharedHolder is a session that holds a part.
+// A sharedHolder is a session that holds a part of the lock: a side, or permits.
 type sharedHolder struct {
 	Session string `json:"session"`
 	Mode    string `json:"mode"`    // "read", "write" or "permits"
 	Permits int    `json:"permits"` // of a semaphore
 	TTL     int64  `json:"ttl_ms"`
 	Since   string `json:"since,omitempty"` // when it was last granted a part, UTC; "" if that is not known
-	Note    string `json:"note,omitempty"`  // of its user that came last with one
+	Note    string `json:"note,omitempty"`  // the note of the user in the session that came last with a note
 }
 
 const (
@@ -75,7 +75,7 @@ func newSharedHolder(kind string, h backend.SharedHolder) sharedHolder {
 	return holder
 }
 
-// partOf returns which part so many units are.
+// partOf returns the part of a lock that the given number of units stands for.
 func partOf(kind string, units int) (mode string, permits int) {
 	switch {
 	case kind == kindSemaphore:

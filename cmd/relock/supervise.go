@@ -13,15 +13,15 @@ import (
 type supervisor struct {
 	*hold
 	command *command
-	name    string // of the lock, to be shown
+	name    string // the lock's name, as it is shown
 
-	status  int       // of the command
+	status  int       // the command's exit status
 	exited  bool      // the command has exited; its group may still have members
-	stopped bool      // it waits for the terminal
+	stopped bool      // the command was stopped, and waits for the terminal
 	lost    error     // why the lock counts as lost
-	ending  time.Time // when the group got TERM; zero before
-	killed  time.Time // when it got KILL; zero before
-	outage  outage    // of Redis
+	ending  time.Time // when the group got TERM; zero before that
+	killed  time.Time // when the group got KILL; zero before that
+	outage  outage    // whether Redis replies
 }
 
 // sweep is the interval at which relock looks for members of the group once its leader has exited. The kernel does not
@@ -155,7 +155,7 @@ func (s *supervisor) act(now time.Time) {
 	}
 }
 
-// unanswered returns the reason why the deadline came.
+// unanswered returns why the deadline came before the lease was renewed.
 func (s *supervisor) unanswered() error {
 	if s.outage.err != nil {
 		return fmt.Errorf("no reply from Redis in time: %w", s.outage.err)

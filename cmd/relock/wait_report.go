@@ -19,7 +19,7 @@ type waitReporter struct {
 	every    time.Duration // interval between two looks at Redis
 	began    time.Time
 
-	last   *status // that was reported last; nil: that Redis does not answer
+	last   *status // the state that was reported last; nil if the last report was that Redis does not answer
 	lastAt time.Time
 }
 
@@ -58,7 +58,7 @@ func (r *waitReporter) follow(ctx context.Context) {
 	}
 }
 
-// say calls how if what differs from the last report, or if that was long ago.
+// say calls how, which reports the state what, if what differs from the last report, or if that report was long ago.
 func (r *waitReporter) say(what *status, how func()) {
 	if !r.lastAt.IsZero() && what.sameHolder(r.last) && time.Since(r.lastAt) < repetition {
 		return

@@ -45,7 +45,7 @@ var parserWords = []struct {
 // login matches what a URL has between its scheme and its host, where there may be a password with any signs.
 var login = regexp.MustCompile(`://\S*@`)
 
-// loginWithSpaces is login in a text that has nothing but an argument after the scheme.
+// loginWithSpaces is login, also with spaces, for a text in which nothing but one argument follows the scheme.
 var loginWithSpaces = regexp.MustCompile(`://.*@`)
 
 var plain = strings.NewReplacer(
