@@ -8,8 +8,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// holds has the spans of the holds that have not ended. The events of a lock come in order, so there is one per lock at
-// most.
+// holds has the spans of the holds that have not ended. The events of a lock come in order, so each lock has one at most.
 type holds struct {
 	mu   sync.Mutex
 	open map[string]openHold // by lock; under mu
@@ -20,7 +19,8 @@ type openHold struct {
 	span  trace.Span
 }
 
-// begin keeps the span of a hold until its end. If there is one already, the event of its end was dropped.
+// begin keeps the span of a hold until the hold ends. If the lock has a span already, the event that ends that one was
+// dropped.
 func (h *holds) begin(e reentrant.Event, span trace.Span) {
 	h.mu.Lock()
 	before := h.open[e.Lock].span
@@ -34,7 +34,7 @@ func (h *holds) begin(e reentrant.Event, span trace.Span) {
 	}
 }
 
-// resumed reports whether a resumed hold has a span already, and adds an event to that.
+// resumed reports whether a resumed hold has a span already, and adds an event to that span.
 func (h *holds) resumed(e reentrant.Event) bool {
 	span := h.find(e.Lock, e.Token)
 	if span == nil {

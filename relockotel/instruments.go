@@ -6,8 +6,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// buckets are the upper bounds, in seconds, of both histograms, so that they can be compared. The lowest is a round
-// trip to Redis, 10 s is the default lease, and the highest is for locks that people hold.
+// buckets are the upper bounds, in seconds, of both histograms, so that the histograms can be compared. The lowest bound is
+// a round trip to Redis, 10 s is the default lease, and the highest is for locks that people hold.
 var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}
 
 // instruments are all instruments. Those of the first group record events, those of the second read a session's
@@ -23,7 +23,7 @@ type instruments struct {
 	handoffs, yields, renewals, losses, commands metric.Int64ObservableCounter
 }
 
-// newInstruments registers everything with a meter.
+// newInstruments registers all instruments with a meter.
 func newInstruments(meter metric.Meter) (instruments, error) {
 	m := maker{meter: meter}
 	i := instruments{

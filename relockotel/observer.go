@@ -20,7 +20,7 @@ func (o *observer) Observe(ctx context.Context, e reentrant.Event) {
 	case reentrant.EventAcquired, reentrant.EventReentered, reentrant.EventFailed:
 		o.asked(ctx, e)
 	case reentrant.EventReleased:
-		// With ErrLost an EventLost follows.
+		// If the error is ErrLost, an EventLost follows, which ends the hold.
 		if !errors.Is(e.Err, reentrant.ErrLost) {
 			o.ended(ctx, e, released)
 		}

@@ -28,13 +28,13 @@ type result string
 const (
 	acquired  result = "acquired"
 	reentered result = "reentered"
-	busy      result = "busy"      // another owner had it until the call's wait was over
+	busy      result = "busy"      // another owner had the lock until the call's wait was over
 	notHeld   result = "not_held"  // Resume found no hold
-	timedOut  result = "timeout"   // the context's deadline
-	cancelled result = "cancelled" // the context, otherwise
+	timedOut  result = "timeout"   // the context's deadline came
+	cancelled result = "cancelled" // the context was cancelled
 	deadlock  result = "deadlock"
-	refused   result = "refused" // by the server
-	closed    result = "closed"  // the session
+	refused   result = "refused" // the server refused the command
+	closed    result = "closed"  // the session was closed
 	lost      result = "lost"
 	failed    result = "error" // anything else
 	released  result = "released"
@@ -60,8 +60,9 @@ func resultOf(ctx context.Context, e reentrant.Event) result {
 	return resultOfError(ctx, e.Err)
 }
 
-// resultOfError looks for a deadlock first, because that ends the wait by cancelling a context. Whether the caller's
-// context has ended it asks that context alone, because a client of Redis has deadlines of its own.
+// resultOfError returns the result of a call that got no lock. It looks for a deadlock first, because a deadlock ends the
+// wait by cancelling a context. It asks the caller's context whether that has ended, and does not trust the error alone,
+// because a client of Redis has deadlines of its own.
 func resultOfError(ctx context.Context, err error) result {
 	_, inDeadlock := errors.AsType[*reentrant.DeadlockError](err)
 	ended := ctx.Err()

@@ -60,7 +60,7 @@ func finish(span trace.Span, e reentrant.Event, r result) {
 // fail marks a span as failed.
 func fail(span trace.Span, r result, err error) {
 	kind := r
-	if r == released { // but Redis did not confirm it
+	if r == released { // the release had an error: Redis did not confirm it
 		kind = failed
 	}
 	span.SetAttributes(errorKey.String(string(kind)))

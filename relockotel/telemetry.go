@@ -21,7 +21,7 @@ const scope = "github.com/relock-go/relock/relockotel"
 type Telemetry struct {
 	instruments
 	tracer   trace.Tracer
-	lockName func(string) string // nil: not on metrics
+	lockName func(string) string // nil: the lock's name is not on metrics
 	reading  metric.Registration
 
 	mu       sync.Mutex
@@ -49,8 +49,8 @@ func New(opts ...Option) (*Telemetry, error) {
 	return t, nil
 }
 
-// begin starts the counters of rare events at 0. If the first event created its time series, the value would not rise,
-// and no alert would see it.
+// begin starts the counters of rare events at 0. If the first event created the time series, with the value 1, the value
+// would not rise, and no alert would see the event.
 func (t *Telemetry) begin() {
 	ctx := context.Background()
 	t.failures.Add(ctx, 0)

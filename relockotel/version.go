@@ -22,7 +22,7 @@ const devel = "devel"
 func versionIn(info *debug.BuildInfo) string {
 	i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == scope })
 	if i < 0 {
-		return devel // it is the main module, or a test's
+		return devel // this module is the program's main module, or is tested
 	}
 	module := info.Deps[i]
 	if module.Replace != nil {
