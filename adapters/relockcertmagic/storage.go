@@ -24,7 +24,7 @@ type Storage struct {
 	certmagic.Storage
 	session *reentrant.Session
 
-	mu     sync.Mutex          // a leaf
+	mu     sync.Mutex          // a leaf: no other mutex is locked under it
 	owners map[string][]string // by name: the owners that took the lock and have not unlocked it, oldest first
 }
 
@@ -63,8 +63,8 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 
 // Unlock gives up the lock of a name, from any goroutine of this process; it works under a ctx that has ended. It returns
 // an error for which errors.Is(err, [reentrant.ErrNotHeld]) if this process did not take the lock, and
-// [reentrant.ErrLost] if the hold was lost on the way. If a hold was lost and the process has taken the lock again
-// before the first Unlock, that Unlock is for the lost one.
+// [reentrant.ErrLost] if the hold was lost before. If a hold was lost and the process has taken the lock again
+// before the first Unlock, that Unlock is for the lost hold.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	owner, ok := s.remove(name)
 	if !ok {
@@ -92,7 +92,7 @@ func (s *Storage) add(name, owner string) {
 	s.owners[name] = append(s.owners[name], owner)
 }
 
-// remove returns the owner that has waited longest for its Unlock, and forgets it.
+// remove forgets the owner that took the lock of a name first, and returns it.
 func (s *Storage) remove(name string) (owner string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 var ErrNotLeader = errors.New("another process is the leader")
 
 // An Elector makes one process the leader, which alone runs jobs. The leader holds a lock until it resigns, dies or loses
-// it. It is safe for concurrent use.
+// the lock. An Elector is safe for concurrent use.
 type Elector struct {
 	lock  *reentrant.Lock
 	owner string
@@ -52,7 +52,7 @@ func (e *Elector) campaign(ctx context.Context) error {
 		return nil
 	}
 	ok, err := e.lock.TryLock(ctx)
-	if errors.Is(err, reentrant.ErrLost) { // an earlier term ended unnoticed: this is the next one
+	if errors.Is(err, reentrant.ErrLost) { // the hold of an earlier term was lost: try for the next term
 		ok, err = e.lock.TryLock(ctx)
 	}
 	switch {

@@ -31,7 +31,7 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are those of the session, named as the jobs. Options are for each lock.
+// NewLocker returns a Locker whose locks are those of the session, with the names of the jobs. Options are for each lock.
 //
 // Processes start a tick at slightly different times. A lock is therefore kept for at least splay, counted from when it
 // was taken, even if the job or the process ends sooner ([reentrant.WithAtLeast]): a process whose clock is up to splay

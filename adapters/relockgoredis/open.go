@@ -33,7 +33,7 @@ import (
 // Open returns an error for options that matter and cannot be carried over: an OnConnect function, a
 // StreamingCredentialsProvider, the ClusterSlots function of a ClusterClient (NewFailoverClusterClient sets it), and a
 // Ring, whose servers do not know each other. Open cannot see hooks (AddHook): they are not called for Relock's
-// commands and connections, dial hooks included. Neither is NewClient of a ClusterClient. A Limiter, push notifications
+// commands and connections, dial hooks included. Nor is NewClient of ClusterOptions. A Limiter, push notifications
 // and the choice of replicas for reading have no effect: every command of a lock is for the master. A failover client
 // with ReplicaOnly gives a Backend that gets no lock, as Redis does not let replicas be written.
 //
