@@ -42,11 +42,11 @@ const maxToken Token = 1<<53 - 1
 type Resource interface {
 	// Read returns the data, and from then on lower tokens are refused. The data of a resource that was never written is
 	// empty. Read returns ErrStale, or the error of the store, after which the token may have been seen or not; reading
-	// again is right. It ends with ctx; one that has ended already changes nothing.
+	// again is right. Read ends when ctx ends; with a ctx that has ended already it changes nothing.
 	Read(ctx context.Context, token Token) ([]byte, error)
 	// Write replaces the data, and from then on lower tokens are refused. It returns ErrStale, or the error of the store,
 	// after which the data may have been written, or be written until a higher token is seen; writing the same again
-	// under the same hold is right. It ends with ctx; one that has ended already changes nothing.
+	// under the same hold is right. Write ends when ctx ends; with a ctx that has ended already it changes nothing.
 	Write(ctx context.Context, token Token, data []byte) error
 }
 
@@ -57,8 +57,8 @@ var ErrStale = errors.New("the fencing token is stale")
 // A StaleError is an ErrStale with what was compared.
 type StaleError struct {
 	Resource string
-	Token    Token // the caller's
-	Highest  Token // the highest that the resource has seen
+	Token    Token // the caller's token
+	Highest  Token // the highest token that the resource has seen
 }
 
 // Error names the resource and both tokens.
@@ -77,7 +77,7 @@ func compare(resource string, token, highest Token) error {
 	return nil
 }
 
-// begin returns the error of an operation that must not begin: its context has ended, or its token is none.
+// begin returns the error of an operation that must not begin: its context has ended, or its token cannot be one.
 func begin(ctx context.Context, token Token) error {
 	if token == 0 || token > maxToken {
 		return fmt.Errorf("%d is no fencing token", token)

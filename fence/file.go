@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// A File is data in a file of a local file system, with a second file beside it whose name ends in ".fence": it has the
-// highest token, and each call locks it (flock). So the check and the write are one step for all programs of the machine
-// that use a File. The lock ends with the process that has it.
+// A File is data in a file of a local file system, with a second file beside it whose name ends in ".fence". The second file
+// has the highest token, and each call locks it (flock). So the check and the write are one step for all programs of the
+// machine that use a File. The lock ends with the process that has it.
 //
 // A program that opens the file without a File is not refused. It may read the file at any time, and finds all of a
-// write or nothing of it: the file is replaced by renaming. Write keeps the permissions of the file, and neither its owner
+// write or nothing of it: the file is replaced by renaming. Write keeps the permissions of the file, but neither its owner
 // nor links to it. If the second file is removed the token is forgotten. Do not use a File on a network file system: there
 // the lock may be known to one machine only, or end unnoticed.
 type File struct{ path string }
@@ -45,14 +45,15 @@ func (f *File) Read(ctx context.Context, token Token) (data []byte, err error) {
 }
 
 // Write implements [Resource]. The token and the data are on the disk when it returns. A write that fails while the data
-// are written to a new file, as for want of space, shows no token; one that fails or dies after that has shown it.
+// are written to a new file, for want of space for example, shows no token; a write that fails or dies later may have shown
+// its token.
 func (f *File) Write(ctx context.Context, token Token, data []byte) error {
 	err := f.locked(ctx, token, func(seen seen) error {
 		next, err := f.prepare(data)
 		if err != nil {
 			return err
 		}
-		// Before the data: otherwise a crash between the two would leave the data to an older token.
+		// The token before the data: otherwise, after a crash between the two, an older token could replace the data.
 		if err := seen.raise(token); err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (f *File) Write(ctx context.Context, token Token, data []byte) error {
 	return failed(ctx, "write", f.path, err)
 }
 
-// locked runs a step under the lock of the second file, if that has seen no higher token.
+// locked runs a step under the lock of the second file, if that file has no higher token.
 func (f *File) locked(ctx context.Context, token Token, step func(seen seen) error) error {
 	if err := begin(ctx, token); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (f *File) locked(ctx context.Context, token Token, step func(seen seen) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = beside.Close() }() // which unlocks it
+	defer func() { _ = beside.Close() }() // this unlocks the file too
 	if err := lock(ctx, beside); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (f *File) locked(ctx context.Context, token Token, step func(seen seen) err
 	return step(seen)
 }
 
-// lockEvery is how often a call looks whether another has unlocked the file.
+// lockEvery is the interval at which a call tries again to lock the file.
 const lockEvery = time.Millisecond
 
 // lock waits for the lock of an open file until ctx ends.
@@ -127,7 +128,7 @@ type seen struct {
 	highest Token
 }
 
-// digits is the length of a token in the file. It never changes, so a token is written over the last in one piece.
+// digits is the length of a token in the file. It never changes, so a token is written over the last token in one piece.
 const digits = 20
 
 // readSeen reads the token; 0 if the file is new.
@@ -157,7 +158,7 @@ func (s seen) raise(token Token) error {
 	return syncFolder(s.file.Name())
 }
 
-// syncFolder writes the folder of a file to the disk, where the file's name is.
+// syncFolder writes the folder of a file, which has the file's name, to the disk.
 func syncFolder(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {

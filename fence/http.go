@@ -19,8 +19,9 @@ const (
 // token is answered with 428 (Precondition Required), one with a wrong token with 400, and next does not run.
 //
 // The middleware refuses no token as stale: a later holder's request could come between such a check and what the
-// handler writes. What the handler writes to refuses it, as a [Table] or a [Resource] does, and [Refuse] says so to the
-// client. Take tokens only from clients that you trust: a request with a high token shuts all lower ones out.
+// handler writes. The store to which the handler writes refuses stale tokens, as a [Table] or a [Resource] does, and
+// [Refuse] says so to the client. Take tokens only from clients that you trust: a request with a high token shuts all
+// lower ones out.
 func RequireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values := r.Header.Values(Header)

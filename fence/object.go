@@ -20,8 +20,8 @@ type Bucket interface {
 	Put(ctx context.Context, key string, body []byte, etag string) error
 }
 
-// An Object is data in a bucket. The token is a first line of the object: an ETag need not change with what S3 keeps
-// beside it, as metadata and tags, and then a writer that was overtaken would find the ETag that it knows.
+// An Object is data in a bucket. The token is the first line of the object. S3 could also keep it beside the object, as
+// metadata or a tag, but then the ETag need not change, and a writer that was overtaken would find the ETag that it knows.
 //
 //	17952496930779↵
 //	the data
@@ -48,7 +48,8 @@ func (o *Object) Write(ctx context.Context, token Token, data []byte) error {
 }
 
 // change replaces the object, if it has seen no higher token, by one with this token and what next returns. If another
-// writer comes between, it looks again: that may be a later holder, or an earlier copy of the same request.
+// writer has changed the object meanwhile, change begins again: that writer may be a later holder, or an earlier copy of
+// the same request.
 func (o *Object) change(ctx context.Context, token Token, next func(data []byte) []byte) ([]byte, error) {
 	for {
 		if err := begin(ctx, token); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// A Dialect is what databases do not agree on.
+// A Dialect is the kind of SQL that a database understands.
 type Dialect int8
 
 const (
@@ -82,9 +82,10 @@ func (t *Table) Create(ctx context.Context, db DB) error {
 // error of the database, and that of ctx if it ends first; roll the transaction back then. A resource is at most 255 bytes
 // in MySQL. The first check of a resource makes its row.
 //
-// In a transaction Check comes first, before anything is read: MySQL would go on to show the state of the first read. Other checks of the resource wait until the transaction
-// ends. So a transaction that commits has read and written under a token that no later holder had overtaken, and a later
-// holder sees all of it. One that is rolled back has shown no token: what it read must not be used.
+// In a transaction Check comes first, before anything is read: MySQL would go on to show the state of the first read. Other
+// checks of the resource wait until the transaction ends. So a transaction that commits has read and written under a token
+// that no later holder had overtaken, and a later holder sees all of it. A transaction that is rolled back has shown no token:
+// what it read must not be used.
 //
 // Outside of a transaction, Check protects the transactions that check again, and no other statement.
 func (t *Table) Check(ctx context.Context, db DB, resource string, token Token) error {
@@ -104,7 +105,7 @@ func (t *Table) Do(ctx context.Context, db *sql.DB, resource string, token Token
 	if err != nil {
 		return failed(ctx, "begin a transaction for", resource, err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing after the commit
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
 	if err := t.Check(ctx, tx, resource, token); err != nil {
 		return err
 	}

@@ -234,6 +234,6 @@ func increment(ctx context.Context, r fence.Resource, token fence.Token) error {
 	if err != nil {
 		return err
 	}
-	n, _ := strconv.Atoi(string(data)) // nothing stands for 0
+	n, _ := strconv.Atoi(string(data)) // empty data stand for 0
 	return r.Write(ctx, token, []byte(strconv.Itoa(n+1)))
 }
