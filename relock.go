@@ -39,10 +39,10 @@ func WithSession(opts ...reentrant.Option) Option {
 // Open connects to the Redis at url and opens a session there: redis://[user:password@]host[:port][/db], or rediss:// for
 // TLS. The session's Close closes the connections, too. A program needs one session for all its locks.
 //
-// It is redisbackend.Open and reentrant.NewSession in one, for a program that uses neither the backend nor its client
-// otherwise, and their errors are its own: a wrong address, password or right is an error now, in the server's words and
-// without the password. If ctx ends first, Open returns its error at once, and closes in the background what it has opened.
-// For the session ctx has no meaning.
+// Open is redisbackend.Open and reentrant.NewSession in one, for a program that uses neither the backend nor its client for
+// anything else. It returns their errors: Open fails for a wrong address, a wrong password or a missing right, in the
+// server's words and without the password. If ctx ends first, Open returns ctx's error immediately, and closes in the
+// background what it has opened. ctx has no effect on the session.
 func Open(ctx context.Context, url string, opts ...Option) (*reentrant.Session, error) {
 	var o options
 	for i, opt := range opts {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, url string, opts ...Option) (*reentrant.Session, 
 	}
 }
 
-// An opening is the result of opening a session, which takes no context.
+// An opening is the result of reentrant.NewSession, which takes no context and therefore runs in a goroutine.
 type opening struct {
 	session *reentrant.Session
 	err     error

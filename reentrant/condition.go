@@ -15,8 +15,8 @@ import (
 var ErrForeignCondition = errors.New("the condition belongs to another lock")
 
 // A Condition lets owners who hold a lock wait until another owner, in any process, signals that something has
-// changed. It is java.util.concurrent.locks.Condition for the whole deployment: equal names of one lock are one
-// condition, wherever it was made.
+// changed. It is java.util.concurrent.locks.Condition for the whole deployment: equal names of one lock are one condition, in
+// whatever process it was made.
 //
 // Await first gives up all holds and takes its place among the waiters, in one step. It waits, takes the lock again
 // with as many holds as before, and only then returns, also when it timed out or its context ended. The one exception
@@ -165,7 +165,8 @@ func (c *Condition) error(op string, err error) error {
 	return &Error{Op: op, Lock: c.lock, Err: err}
 }
 
-// belongsTo returns nil if c is a condition of the lock with such waits and a name in a session, and otherwise the error.
+// belongsTo returns nil if c is a condition of the lock with this name in session s, and W is the type of c's waits.
+// Otherwise it returns the error.
 func belongsTo[W waiting](c *Condition, s *Session, name string) error {
 	if c == nil {
 		return errNilCondition
@@ -177,8 +178,8 @@ func belongsTo[W waiting](c *Condition, s *Session, name string) error {
 }
 
 // HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, but by
-// any owner of this process, since the call carries none. It returns ErrForeignCondition for a condition of another
-// lock, ErrNotHeld if the lock is not held here, and an error for nil, in Java's order.
+// any owner of this process, since the call carries none. It returns an error if c is nil, ErrForeignCondition if c is a
+// condition of another lock, and ErrNotHeld if the lock is not held here. It checks that in this order, as Java does.
 func (l *Lock) HasWaiters(c *Condition) (bool, error) {
 	owners, err := l.waiters("has waiters", c)
 	return len(owners) > 0, err

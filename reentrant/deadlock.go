@@ -83,7 +83,7 @@ type waitGraph struct {
 	registry backend.Registry // nil if the backend keeps no records
 }
 
-// ID is the session's.
+// ID returns the id of the session.
 func (w waitGraph) ID() string { return w.s.core.ID }
 
 // Holder returns the owner of this session that has a lock, unless its hold ends by itself.

@@ -10,16 +10,16 @@ import (
 )
 
 // Do runs fn while holding the lock: Lock, fn, Unlock. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. A panic in fn unlocks and
-// continues.
+// [ErrLost] at the moment the hold is lost, so that fn can stop before another owner begins. If fn panics, Do unlocks and
+// goes on panicking.
 //
 // A goroutine that fn starts is another owner, but with that context, and until Do returns, it can ask about the hold:
 // [Lock.Lost], [Lock.Token], [Lock.Verify], [Lock.TrustedUntil], [Lock.HoldCount] and [Lock.IsHeldByCurrentOwner] are then
 // about the owner that called Do, unless the goroutine has the lock itself or the context names an owner ([WithOwner]).
 // Lock and Unlock are always the goroutine's own: its Lock waits, and its Unlock returns [ErrNotHeld].
 //
-// It returns Lock's error without calling fn; otherwise fn's error joined with Unlock's, which is ErrLost if the
-// hold was lost meanwhile, also when fn returned nil. If fn returns ErrLost itself, or the end of its context by the loss,
+// Do returns Lock's error without calling fn; otherwise fn's error joined with Unlock's error, which is ErrLost if the hold
+// was lost meanwhile, also when fn returned nil. If fn itself returns ErrLost, or fails because the loss ended its context,
 // the two are one error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := l.Lock(ctx); err != nil {
@@ -28,13 +28,13 @@ func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	return l.run(ctx, fn)
 }
 
-// DoValue calls fn by do, and returns what fn returns: a Do for functions with a result. do is a method such as [Lock.Do],
-// [RWLock.Do], [RWLock.RDo] or [MultiLock.Do], and decides everything else:
+// DoValue calls fn through do, and returns what fn returns: a Do for functions with a result. do is a method such as
+// [Lock.Do], [RWLock.Do], [RWLock.RDo] or [MultiLock.Do], and decides everything else:
 //
 //	balance, err := reentrant.DoValue(ctx, account.Do, func(ctx context.Context) (int, error) { … })
 //
-// The error is do's. So it may come with a value: fn returned that, and then the hold was lost, or Unlock failed. If do did
-// not call fn, since ctx had ended for instance, the value is zero.
+// The error is that of do. So it may come with a value: fn returned the value, and then the hold was lost, or Unlock failed.
+// If do did not call fn, since ctx had ended for instance, the value is zero.
 func DoValue[T any](ctx context.Context, do func(ctx context.Context, fn func(ctx context.Context) error) error, fn func(ctx context.Context) (T, error)) (value T, err error) {
 	err = do(ctx, func(ctx context.Context) (err error) {
 		value, err = fn(ctx)
@@ -64,7 +64,7 @@ func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx con
 	return true, l.run(ctx, fn)
 }
 
-// run calls fn with the caller's hold, and gives that up.
+// run calls fn while the caller holds the lock, and then unlocks it.
 func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	carried, end := core.Inside(ctx, l.bound())
 	within, cancel := context.WithCancelCause(carried)
@@ -78,7 +78,7 @@ func (l *Lock) run(ctx context.Context, fn func(ctx context.Context) error) (err
 	return l.session.call(within, l.handle.Name, fn)
 }
 
-// call calls fn, with a profiler label if the session has them.
+// call calls fn, with a profiler label if the session has the option [WithProfilerLabels].
 func (s *session) call(ctx context.Context, name string, fn func(ctx context.Context) error) (err error) {
 	if !s.core.Config.Profiled {
 		return fn(ctx)

@@ -8,8 +8,9 @@
 //	defer session.Close(ctx) // ctx has a time limit
 //	return session.NewLock("account:7").Do(ctx, transfer) // transfer gets a context that ends if the lock is lost
 //
-// [Lock.TryDo] skips the work if the lock is taken, and [Lock.TryDoFor] waits for so long. A [Lock] has conditions, as in Java; an
-// [RWLock] is for many readers, a [Semaphore] for at most n at once, and a [MultiLock] for several locks.
+// [Lock.TryDo] skips the work if the lock is taken, and [Lock.TryDoFor] waits for a limited time first. A [Lock] has
+// conditions, as in Java; an [RWLock] is for many readers, a [Semaphore] for at most n users at a time, and a [MultiLock]
+// takes several locks together.
 //
 // # How it works
 //
@@ -38,7 +39,7 @@
 //  3. It sends acquire with a new epoch, the number of the attempt. One command takes the lock, or takes it over
 //     from this process's last holder, or takes a place behind other processes.
 //  4. In the last case it parks. It wakes when the lock is pushed to it (which costs no command), and at every
-//     heartbeat to say that it is alive and to look for itself.
+//     heartbeat, to show that it is alive and to ask Redis again.
 //  5. If Redis granted the lock, the caller holds it, and not before. If Redis refused, or did not answer before the
 //     context ended, the baton goes to the next in the queue, and the session releases what the attempt may have got.
 //
@@ -49,15 +50,15 @@
 //	trustedUntil = sentAt + lease − margin
 //
 // where sentAt is the time just before the command was sent that acquired or renewed it, or, for a lock that was
-// pushed, the earliest local time that Redis's time of the grant can mean. The margin is 1 % and 2 ms, for clocks that
-// run at different speeds. Two properties follow: a slow reply only shortens the window, and without a reply it ends on
-// time. At trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause [ErrLost],
-// and Unlock returns ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the monotonic one,
-// the machine may have been suspended (which stops the latter in most systems). Then every lease from before is
-// shortened by that jump, and the session asks Redis at once; a hold that Redis does not confirm is lost within a ninth
-// of the lease.
+// pushed, the earliest local time at which Redis can have made the grant. The margin is 1 % and 2 ms, for clocks that run at
+// different speeds. Two properties follow: a slow reply only shortens the window, and without a reply it ends on time. At
+// trustedUntil, whatever is in flight, [Lock.Lost] closes, the context of [Lock.Do] ends with cause [ErrLost], and Unlock
+// returns ErrLost. No wall clock takes part, with one exception: when it jumps ahead of the monotonic one, the machine may
+// have been suspended (which stops the latter in most systems). Then the trust in every earlier lease is shortened by that
+// jump, to no less than a ninth of the lease if the session can renew it, and the session asks Redis at once to confirm its
+// holds.
 //
-// The watchdog renews every third of the lease, all that a session has in one batch. It cannot stop a process that does
+// The watchdog renews all leases of a session in one batch, every third of their length. It cannot stop a process that does
 // not run: a process that was paused past its lease learns of the loss when it wakes, and its late writes carry an old
 // [Token].
 //
@@ -65,8 +66,8 @@
 //
 // Unlock with others waiting in this process sends nothing: the next owner takes the lock over in Redis with its
 // own first command. So a contended section costs one command. This goes on for 64 sections, or with long sections until
-// each owner that waited at the beginning has had the lock, for at most 50 ms (see [WithTurn]); then,
-// if another process waits, the same command gives the lock to it and queues this one behind.
+// each owner that waited at the beginning has had the lock, for at most 50 ms (see [WithTurn]); then, if another process
+// waits, the command gives the lock to that process, and queues this process behind it.
 //
 // Three examples of how long a waiter waits:
 //

@@ -14,8 +14,8 @@ var (
 	// too often, Token or a condition without the lock. Nothing was changed.
 	ErrNotHeld = core.ErrNotHeld
 	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
-	// renewed in time, Redis lost it, or a caller of ForceUnlock took it. Another owner may have it. It is also the
-	// cause of the context that Do passes on.
+	// renewed in time, Redis lost it, or a caller of ForceUnlock took it. Another owner may have it. It is also the cause
+	// with which the context of Do ends then.
 	ErrLost = core.ErrLost
 	// ErrClosed is returned when the session is closed or closing, also to waiting callers. Only an owner that holds a
 	// lock can take it once more while the session is closing.
@@ -30,15 +30,15 @@ var (
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = core.ErrTooManyHolds
 	// ErrNotReplicated is returned when a call got a lock, one of its sides or permits, but too few replicas had that in
-	// time (redisbackend.WithReplicas). It comes at once, as soon as the time for the replicas is up, and is [Refused]: the
-	// caller has nothing, and what the server gave is given back. From Resume it comes when the context has ended, with
-	// OutcomeUnknown; with ErrLost, from Await, when the lock could not be had again within a lease.
+	// time (redisbackend.WithReplicas). A call returns it as soon as the time for the replicas is up. It is [Refused]: the
+	// caller has nothing, and what the server gave is given back. Resume returns it when the context has ended, with
+	// OutcomeUnknown; Await returns it together with ErrLost, when the lock could not be taken again within a lease.
 	ErrNotReplicated = backend.ErrNotReplicated
 	// ErrNoQuorum is returned when too few nodes of a quorum answered to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.
 	ErrNoQuorum = backend.ErrNoQuorum
-	// ErrQueueFull is returned at once, with WithMaxWaiting, when as many callers of this process wait already as that allows.
-	// The caller has nothing, and nothing was sent.
+	// ErrQueueFull is returned immediately, with WithMaxWaiting, when as many callers of this process already wait as that
+	// option allows. The caller has nothing, and nothing was sent.
 	ErrQueueFull = core.ErrQueueFull
 	// ErrNoOwner is returned in a session with WithExplicitOwners when the context carries no owner.
 	ErrNoOwner = core.ErrNoOwner
@@ -71,8 +71,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// afterDo returns the error of a Do: that of its function, and that of giving up what it held. If that was lost, and the
-// function failed because of it, they are one error. within is the function's context, and ctx the caller's.
+// afterDo returns the error of a Do: err, that of its function, joined with ended, that of giving up its hold. If the hold
+// was lost, and the function failed because of the loss, the two are one error. within is the function's context, and ctx the
+// caller's.
 func afterDo(ctx, within context.Context, err, ended error) error {
 	lost := only(ended)
 	of, named := errors.AsType[*Error](err)
@@ -91,7 +92,7 @@ func afterDo(ctx, within context.Context, err, ended error) error {
 	return &Error{Op: lost.Op, Lock: lost.Lock, Err: err}
 }
 
-// only returns the Error that err is, or nil if it is another one, or several.
+// only returns err if it is an *Error, alone or as the only one of joined errors, and otherwise nil.
 func only(err error) *Error {
 	for {
 		switch e := err.(type) { //nolint:errorlint // an Error within another error is not all of it
@@ -116,8 +117,8 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// OutcomeUnknown reports whether the server may have done what was asked although err was returned. In both cases what
-// the call has in the server ends with the lease at the latest.
+// OutcomeUnknown reports whether the server may have done what was asked although err was returned. Whether it did or not,
+// what the call has at the server ends with the lease at the latest.
 func OutcomeUnknown(err error) bool { return backend.OutcomeUnknown(err) }
 
 // Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It does not

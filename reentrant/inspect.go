@@ -32,7 +32,7 @@ func (l *Lock) Token(ctx context.Context) (Token, error) {
 }
 
 // TrustedUntil returns the local time until which this process trusts the caller's hold: the end of its lease, less a
-// margin for the clocks. Renewals extend it; [Lock.Lost] closes when it comes. For work that needs time to stop. It
+// margin for the clocks. Renewals extend it; [Lock.Lost] closes at that time. It is for work that needs time to stop. It
 // returns [ErrNotHeld] or [ErrLost] as Token does.
 func (l *Lock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	h, err := l.currentHold(ctx)
@@ -95,7 +95,7 @@ func (l *Lock) HasQueuedOwners() bool { return l.QueueLength() > 0 }
 func (l *Lock) HasQueuedOwner(o Owner) bool { return slices.Contains(l.QueuedOwners(), o) }
 
 // QueueLength returns how many owners of this process wait for the lock, including the head that waits in Redis. An owner
-// counts until its Lock returns. Like the results of all these methods it is a snapshot.
+// counts until its Lock returns. The result is a snapshot.
 func (l *Lock) QueueLength() int {
 	return l.handle.Queued()
 }
@@ -139,10 +139,10 @@ func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, erro
 
 // ForceUnlock takes the lock from its holder, in any process, and gives it to the next waiter. The holder
 // learns of it at its next command or renewal at the latest: until then two owners may believe that they have the lock,
-// and only tokens distinguish them. It reports whether the lock was held. The name of an RWLock or a Semaphore is
-// [ErrWrongKind]. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error with
-// an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder. The first
-// call takes nothing any more after the deadline of ctx, nor a third of the lease after it began, at most 2 s.
+// and only tokens distinguish them. It reports whether the lock was held. If the name is in use as an RWLock or a Semaphore,
+// it returns [ErrWrongKind]. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error
+// with an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder. The first
+// call can take the lock until the deadline of ctx, and for no longer than a third of the lease, or 2 s if that is less.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", l.session.core.Command, func(ctx context.Context) (err error) {
@@ -162,6 +162,6 @@ func (l *Lock) command(ctx context.Context, op string, send sender, command func
 	return l.error(op, l.session.core.ExplainKind(ctx, l.handle.Remote, core.ALock, err))
 }
 
-// A sender sends n commands at once that belong to no hold: session.command, or session.ask for an owner that asks
-// about its hold, which it may have while the session is closing.
+// A sender calls command, which sends n commands that belong to no hold. It is [core.Session.Command] or, for an owner that
+// asks about its hold, [core.Session.Ask]: such an owner may ask while the session is closing.
 type sender func(ctx context.Context, n uint64, command func(ctx context.Context) error) error

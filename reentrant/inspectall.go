@@ -12,8 +12,8 @@ import (
 )
 
 // InspectAll asks Redis for the states of many locks, as [Lock.Inspect] does for one, and returns them in the order of the
-// names. All are asked for at once: they take one round trip to each node, and together no longer than one command may take.
-// Each counts as a command in [Stats]. With redisbackend.WithoutScripts a lock takes two round trips, and eight locks are
+// names. All are asked for together: that takes one round trip to each node, and no longer than one command may take. Each
+// lock counts as a command in [Stats]. With redisbackend.WithoutScripts a lock takes two round trips, and eight locks are
 // asked for at a time.
 //
 // A name that cannot be read does not keep the others from being read: one that is not valid, is in use as another kind of
@@ -71,16 +71,16 @@ func unreadable(err error) bool {
 	return errors.Is(err, ErrWrongKind) || errors.Is(err, check.ErrImpossible)
 }
 
-// unreadableNames are those that InspectAll could not read the last time, and of which the log has a line.
+// unreadableNames are the names that InspectAll could not read the last time that it tried. The log has a line about each.
 type unreadableNames struct {
 	mu sync.Mutex // a leaf
 	of map[string]struct{}
 }
 
-// mostUnreadable is how many of them are remembered. The line of one that is forgotten comes once more.
+// mostUnreadable is how many unreadable names are remembered. A name that was forgotten is logged once more.
 const mostUnreadable = 1024
 
-// note records whether a name could be read, and reports whether it could not for the first time since it could.
+// note records whether a name could be read. It reports whether this is news: the name could not be read, and could before.
 func (u *unreadableNames) note(name string, readable bool) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *session) logUnreadable(names []string, states []State) {
 	}
 }
 
-// inspectAll has the backend read all locks.
+// inspectAll asks the backend for the state of each lock.
 func (s *session) inspectAll(ctx context.Context, asked []backend.Inspection) {
 	if all, ok := s.core.Conn.(backend.Inspector); ok {
 		all.InspectAll(ctx, asked)

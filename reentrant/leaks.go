@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The log reports sessions and Locks that were dropped while they held something, when the collector finds them.
+// The log reports sessions and Locks that were dropped while they held something, when the garbage collector finds them.
 // Nothing is released: the owner of the hold may still be at work.
 //
 // Cleanups run at any time, also outside the testing/synctest bubble in which a session may live: they read under the

@@ -82,19 +82,19 @@ var errReserved = fmt.Errorf("names that begin with %q are reserved", backend.Co
 // Name returns the lock's name.
 func (l *Lock) Name() string { return l.handle.Name }
 
-// Lock takes the lock. It waits for its turn until ctx ends: behind earlier callers of this process and, at their head,
+// Lock takes the lock. It waits for its turn until ctx ends: behind earlier callers of this process and then, as their head,
 // behind the heads of other processes. It is Java's lockInterruptibly, with ctx as the interrupt.
 //
 // An owner that holds the lock takes it again at once. With a ctx that has ended Lock always returns an error, also for
 // re-entry, and changes nothing.
 //
 // Lock returns nil when the caller's owner holds the lock. While the backend cannot be reached, Lock keeps trying. When
-// ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last one, if any. If the deadline of
-// ctx passed while another owner had the lock, the error names that ([Error.Holders]): Lock takes up to 20 ms more to ask. When the server
-// refuses, Lock returns the server's error at once ([Refused]). Other errors include [ErrClosed], [ErrTooManyHolds],
-// [ErrWrongKind], [ErrNoOwner], [ErrQueueFull] with [WithMaxWaiting], and [ErrLost] if the owner's hold is lost during re-entry. After an error the owner
-// holds nothing that it did not hold before. What the server may still have is released in the background, and expires
-// with the lease at the latest.
+// ctx ends, errors.Is(err, ctx.Err()) is true, and the error includes the backend's last error, if any. If the deadline of
+// ctx passed while another owner had the lock, the error names that owner ([Error.Holders]): Lock takes up to 20 ms more to
+// ask. When the server refuses, Lock returns the server's error at once ([Refused]). Other errors include [ErrClosed],
+// [ErrTooManyHolds], [ErrWrongKind], [ErrNoOwner], [ErrQueueFull] with [WithMaxWaiting], and [ErrLost] if the owner's hold is
+// lost during re-entry. After an error the owner holds nothing that it did not hold before. What the server may still have is
+// released in the background, and expires with the lease at the latest.
 func (l *Lock) Lock(ctx context.Context) error {
 	if l.session.core.Config.Cohort && l.handle.ReenterFast(ctx) {
 		return nil
@@ -116,9 +116,10 @@ func (l *Lock) TryLock(ctx context.Context) (bool, error) {
 
 // TryLockFor takes the lock if its turn comes within wait. It waits in the queue as Lock does, and asks at least once:
 // with a wait of zero or less it makes one attempt that does not wait, and that passes no waiter of a fair queue. When
-// the time is up, TryLockFor returns false, with a nil error if another owner has the lock, and with the backend's last
-// error if that could not be reached. A caller that waits for the server when the time is up asks it once more, and gives it an
-// eighth of a command's time limit for its reply, since the message with the grant may be lost. Other errors are those of Lock.
+// the time is up, TryLockFor returns false, with a nil error if another owner has the lock, and with the backend's last error
+// if the backend could not be reached. A caller that waits for the server when the time is up asks it once more, and gives it
+// an eighth of a command's time limit for its reply, since the message with the grant may be lost. Other errors are those of
+// Lock.
 func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	t := exclusive.Try{Op: "try lock", Head: exclusive.Head{Waits: wait > 0, Barges: l.handle.Unfair}}
 	if t.Waits {
@@ -150,7 +151,7 @@ func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err erro
 	return false, err
 }
 
-// explainWait is error for a call that may have waited: the result says who had the lock.
+// explainWait does what [Lock.error] does, for a call that may have waited: its result also says who had the lock.
 func (l *Lock) explainWait(op string, err error) error {
 	if err == nil {
 		return nil
@@ -178,7 +179,7 @@ func (l *Lock) error(op string, err error) error {
 // moves). If Redis did not refuse, Unlock has tried for the length of the lease, at most 6 seconds. If it was the last
 // hold, the session goes on trying in the background, for a minute. The lock is free for others when Redis has replied,
 // and when its lease ends at the latest. If it was an inner hold, the next call on the lock corrects the count in
-// Redis. With [WithAsyncUnlock] the last hold's Unlock does not wait for Redis, and knows no such errors.
+// Redis. With [WithAsyncUnlock] the last hold's Unlock does not wait for Redis, and returns no such errors.
 func (l *Lock) Unlock(ctx context.Context) error {
 	owner, err := l.session.core.Caller(ctx, l.invalid)
 	if err != nil {
@@ -187,7 +188,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return l.error("unlock", l.handle.UnlockAs(ctx, owner))
 }
 
-// forgo makes the caller's only hold one that others can have as soon as it is unlocked ([WithAtLeast]).
+// forgo makes Unlock free the lock at once in spite of [WithAtLeast], if the caller's owner holds it only once.
 func (l *Lock) forgo(ctx context.Context) {
 	if owner, err := l.session.core.Caller(ctx, l.invalid); err == nil {
 		l.handle.ForgoAs(owner)

@@ -18,11 +18,11 @@ import (
 //	✓ ✓ ✓ ✓ ✓            then two at once, four, eight, …
 //
 // So it waits for a lock only while it has none that comes later in the order of names, and two MultiLocks never wait for
-// each other. It gives back the locks after a gap before it waits.
+// each other. Before it waits, it gives back the locks that it took after the gap.
 
 // minSweep is the least number of locks for which there are sweeps. A sweep keeps the locks that it takes after a gap
 // from others for two round trips, and gives them back with a command. With few, contended locks that costs more than
-// the round trips that it saves. Fewer attempts, and releases, are made one after the other.
+// the round trips that it saves. Attempts for fewer locks, and their releases, are made one after the other.
 const minSweep = 16
 
 // A sweep is one call's attempts for the locks that are free, without waiting for any.
@@ -31,7 +31,7 @@ type sweep struct {
 	try exclusive.Try
 }
 
-// newSweep returns the sweep of a call by ctx's owner, nil if the call must not make one.
+// newSweep returns the sweep of a call by ctx's owner, nil if ctx is nil or has ended.
 func newSweep(ctx context.Context, t exclusive.Try) *sweep {
 	if ctx == nil || ctx.Err() != nil {
 		return nil // the call for the first lock returns the error
@@ -44,8 +44,8 @@ func asOwner(ctx context.Context) context.Context {
 	return core.WithOwner(ctx, core.CurrentOwner(ctx))
 }
 
-// takeFree attempts all locks at once. It returns how many it took without a gap, and the error of the attempt at the gap;
-// what it took after the gap it has given back.
+// takeFree attempts to take all locks together. It returns how many it took before the first lock that it did not get, and
+// the error of the attempt for that one. Locks that it took after that one it has given back.
 func (s *sweep) takeFree(locks []*Lock) (int, error) {
 	got, errs := make([]bool, len(locks)), make([]error, len(locks))
 	atOnce(locks, func(i int, l *Lock) {
@@ -67,7 +67,7 @@ func (s *sweep) takeFree(locks []*Lock) (int, error) {
 			after = append(after, l)
 		}
 	}
-	_ = giveBackAll(s.ctx, after) // what it cannot give back expires, and the call does not hold it
+	_ = giveBackAll(s.ctx, after) // a lock that it cannot give back expires, and does not count as taken
 	l := locks[n]
 	return n, l.error(s.try.Op, l.session.core.ExplainKind(s.ctx, l.handle.Remote, core.ALock, errs[n]))
 }
@@ -78,7 +78,7 @@ func waitable(err error) bool {
 	return err == nil || errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost)
 }
 
-// atOnce calls f for all locks at once, if they are many, and returns when all calls have returned.
+// atOnce calls f for each lock, concurrently if there are minSweep locks or more, and returns when all calls have returned.
 func atOnce(locks []*Lock, f func(i int, l *Lock)) {
 	if len(locks) < minSweep {
 		for i, l := range locks {
@@ -93,7 +93,8 @@ func atOnce(locks []*Lock, f func(i int, l *Lock)) {
 	calls.Wait()
 }
 
-// takeInOrder takes all locks, by sweeps and, where one is not free, by wait. It returns how many it has in any case.
+// takeInOrder takes all locks, by sweeps and, where a lock is not free, by wait. It returns how many it has taken, also if it
+// fails.
 func (m *MultiLock) takeInOrder(free *sweep, wait func(*Lock) (bool, error)) (taken int, ok bool, err error) {
 	width := len(m.locks)
 	for taken < len(m.locks) {

@@ -13,15 +13,15 @@ import (
 )
 
 // A MultiLock is several locks of which a call takes all or none. It takes them in the order of their names, in
-// whatever order they were given, so two callers with the same locks in opposite orders never wait for each other. Of
-// 16 locks or more it takes those that are free together: the commands travel at once, in one round trip. It is safe
-// for concurrent use, and re-entrant as its locks are.
+// whatever order they were given, so two callers with the same locks in opposite orders never wait for each other. Of 16
+// locks or more it takes all free ones together, with commands that share one round trip. It is safe for concurrent use, and
+// re-entrant as its locks are.
 //
 // It is not atomic: while it waits for one lock it has those before it. It gives back the locks it has when it fails,
 // when its context ends, and when a panic passes through Do.
 type MultiLock struct {
-	locks   []*Lock // in order, each once
-	invalid error   // a lock is nil: every call returns it
+	locks   []*Lock // in the order of compareLocks, each once
+	invalid error   // why NewMultiLock refused the locks; every call that returns an error returns it
 }
 
 // NewMultiLock makes one lock of several, of one session or of several. The same lock given twice counts once. A
@@ -113,12 +113,13 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	return nil
 }
 
-// Unlock gives up one hold of each lock, the last taken first, or of 16 and more all at once. It goes on after an error and returns all of them.
+// Unlock gives up one hold of each lock: of the lock that was taken last first, or, with 16 locks or more, of all together.
+// It goes on after an error, and returns all errors.
 func (m *MultiLock) Unlock(ctx context.Context) error {
 	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
 }
 
-// giveBackAll unlocks the locks that a call took which fails. None of them stays taken ([WithAtLeast]).
+// giveBackAll unlocks the locks that a failing call has taken. None of them stays taken because of [WithAtLeast].
 func giveBackAll(ctx context.Context, locks []*Lock) error {
 	for _, l := range locks {
 		l.forgo(ctx)
@@ -155,13 +156,14 @@ func (m *MultiLock) HoldCount(ctx context.Context) int {
 func (m *MultiLock) IsHeldByCurrentOwner(ctx context.Context) bool { return m.HoldCount(ctx) > 0 }
 
 // Verify asks Redis, with a command for each lock, whether all of the caller's holds still exist, as [Lock.Verify] does
-// for one. It stops at the first error and returns it. For a MultiLock without locks that is [ErrNotHeld].
+// for one. It stops at the first error and returns it. For a MultiLock without locks it returns [ErrNotHeld].
 func (m *MultiLock) Verify(ctx context.Context) error {
 	return m.each("verify", func(l *Lock) error { return l.Verify(ctx) })
 }
 
 // TrustedUntil returns the local time until which this process trusts all of the caller's holds: the earliest of those
-// that [Lock.TrustedUntil] returns. Errors are the same; for a MultiLock without locks it is [ErrNotHeld].
+// that [Lock.TrustedUntil] returns. It returns the first error of [Lock.TrustedUntil], and [ErrNotHeld] for a MultiLock
+// without locks.
 func (m *MultiLock) TrustedUntil(ctx context.Context) (earliest time.Time, err error) {
 	err = m.each("trusted until", func(l *Lock) error {
 		until, err := l.TrustedUntil(ctx)

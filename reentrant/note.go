@@ -11,19 +11,19 @@ import (
 // shows it. It has no effect on the lock, which never fails because of it.
 //
 // The note is that of the outermost acquire: re-entry with another one changes nothing. It stays with the hold when
-// [Lock.Resume] moves that, unless the context of Resume carries another, and comes back with the hold after [Condition.Await].
-// The session sends it in the background when it has the lock, which costs one command, and again every few minutes of a
-// hold that is renewed. So Inspect returns it a moment after Lock has returned, and if the backend does not answer then, perhaps
-// never for a [WithFixedLease] hold. A hold without a note costs nothing.
+// [Lock.Resume] moves the hold, unless the context of Resume carries another note, and comes back with the hold after
+// [Condition.Await]. The session sends it in the background when it has the lock, which costs one command, and again every
+// few minutes of a hold that is renewed. So Inspect returns it a moment after Lock has returned, and if the backend does not
+// answer then, perhaps never for a [WithFixedLease] hold. A hold without a note costs nothing.
 //
-// Of an [RWLock] and a [Semaphore] the server knows sessions, not their users. [RWLock.Inspect] and [Semaphore.Inspect] return
-// with each session the note of the user that came last with one and is still inside. It is sent in the background when it
-// changes, and again when the session is granted more. Any goroutine may release permits: a note ends when its owner releases as
-// many as it took, and at the latest when no caller of the session has any.
+// Of an [RWLock] and a [Semaphore] the server knows sessions, not their users. [RWLock.Inspect] and [Semaphore.Inspect]
+// return with each session the note of the latest user that has one and is still inside. It is sent in the background when it
+// changes, and again when the session is granted more. Any goroutine may release permits: a note ends when its owner releases
+// as many as it took, and at the latest when no caller of the session has any.
 //
 // A note has at most 256 bytes. A longer one is cut, and ends with "…"; bytes that are not UTF-8 are replaced by U+FFFD. An
-// empty note is none. There are no notes of Locks of a session [WithCohort], whose owners Redis does not know, and a quorum of
-// masters keeps none.
+// empty note is none. Locks of a session [WithCohort] have no notes, since Redis does not know their owners, and a quorum of
+// masters keeps no notes.
 func WithNote(ctx context.Context, note string) context.Context {
 	return core.WithNote(ctx, note)
 }

@@ -13,19 +13,19 @@ type Observer interface {
 	// in a goroutine of the session's: an observer that is slow, blocks or panics delays no lock and no other call. The
 	// price is that a call may return before its event is observed.
 	//
-	// Each EventAcquired is followed by one EventReleased or EventLost of the same owner and [Mode], or of as many permits
-	// in one or more. So an observer that counts them sees one holder of a Lock at a time, never a writer beside a reader, and
-	// never more permits than the semaphore has. (This is about one session. One more EventLost says that an owner could not
-	// come back from [Condition.Await], after its EventReleased.) By its events an owner has one side of an RWLock at a time:
-	// a writer that takes the read side re-enters; when it gives up the write side and goes on as a reader, EventReleased of
-	// ModeWrite is followed by EventAcquired of ModeRead.
+	// Each EventAcquired is followed by one EventReleased or EventLost of the same owner and [Mode]. For permits it is
+	// followed by one or more of them, for as many permits in all. So an observer that counts them sees one holder of a Lock
+	// at a time, never a writer beside a reader, and never more permits than the semaphore has. (This is about one session.
+	// One more EventLost says that an owner could not come back from [Condition.Await], after its EventReleased.) By its
+	// events an owner has one side of an RWLock at a time: a writer that takes the read side re-enters; when it gives up the
+	// write side and goes on as a reader, EventReleased of ModeWrite is followed by EventAcquired of ModeRead.
 	//
 	// ctx is that of the call (with EventAcquired, EventReentered, EventFailed and EventReleased), for its values; it may
 	// have ended by now. With all other events it is context.Background.
 	//
 	// While Observe blocks, ten thousand events wait. Beyond that they are dropped: [Stats] counts them, and the log has
-	// a warning. If Observe panics, or ends its goroutine ([runtime.Goexit]), that costs the event, and is reported in the
-	// log; later ones are not. [Session.Close] waits until all events have been observed, but not for more than a second.
+	// a warning. If Observe panics, or ends its goroutine ([runtime.Goexit]), the event is lost. The log reports the first
+	// such failure only. [Session.Close] waits until all events have been observed, but not for more than a second.
 	Observe(ctx context.Context, e Event)
 }
 
@@ -43,18 +43,19 @@ const (
 	EventFailed = core.EventFailed
 	// EventReleased: an owner gave up its last hold after Held, by Unlock or by Await; or its last hold of a side; or
 	// permits. HandedOff says that the next owner of a Lock is of the same session. Any caller may release permits: Held is
-	// that of the caller's latest ones, or of the oldest of all if it has none.
+	// then for how long the caller had its latest permits or, if the caller has none, for how long the oldest permits of all
+	// were in use.
 	EventReleased = core.EventReleased
 	// EventYielded: the turn of the session was over, and another session got the lock.
 	EventYielded = core.EventYielded
 	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
 	EventLost = core.EventLost
 	// EventWaitingLong: a call has waited for longer than the session's lease, in this process's queue or in Redis. It is
-	// reported once per wait. Holders are those of this process first, never the caller itself. The session asks the backend for the others: State,
-	// or Shared, is what that says, nil if it did not answer. Of a Lock that an owner of this session holds, State is what
-	// the session knows itself. Err is the backend's last error, nil if another owner holds the lock. OfParent says that
-	// the call was made with the context of a Do that has the lock, by a goroutine that Do's function started, say: as
-	// another owner it waits for the end of that Do, which may wait for it.
+	// reported once per wait. Holders are those of this process first, never the caller itself. The session asks the backend
+	// for the other holders: State, or Shared, is what the backend says, nil if it did not answer. Of a Lock that an owner of
+	// this session holds, State is what the session knows itself. Err is the backend's last error, nil if another owner holds
+	// the lock. OfParent says that the call was made with the context of a Do that has the lock, by a goroutine that Do's
+	// function started, say: as another owner it waits for the end of that Do, which may wait for it.
 	EventWaitingLong = core.EventWaitingLong
 	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. The session tries again.
 	EventRenewalFailing = core.EventRenewalFailing
@@ -88,7 +89,7 @@ const (
 //	Held      time.Duration
 //	HandedOff bool
 //	Permits   int          // with ModePermits: how many
-//	Holders   []Holder     // with EventWaitingLong, as all that follow but Err
+//	Holders   []Holder     // with EventWaitingLong, as all fields below but Err
 //	State     *State       // of a Lock
 //	Shared    *SharedState // of an RWLock or a Semaphore
 //	OfParent  bool
@@ -97,12 +98,13 @@ type Event = core.Event
 
 // A Holder has what a call waits for.
 //
-//	Session string
-//	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
-//	Mode    Mode      // what it has
-//	Permits int       // with ModePermits: how many
-//	Note    string    // WithNote; of another session's users that of the last that came
-//	Since   time.Time // zero if that is not known
+//	Session  string
+//	Owner    string    // as Owner.String prints it; "" if it is not known, as that of another session's reader
+//	Mode     Mode      // what it has
+//	Permits  int       // with ModePermits: how many
+//	Note     string    // WithNote; for another session the note of its latest user that has one
+//	Since    time.Time // zero if that is not known
+//	Unlocked bool      // it has unlocked a Lock that stays taken (WithAtLeast)
 type Holder = core.Holder
 
 // reportFailed reports that a call that asked for the lock did not get it.

@@ -23,24 +23,25 @@ const (
 // How often a session hands a lock to its own goroutines before another process's turn.
 //
 // Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
-// With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are
-// half as long again, and a fifteenth of those of a lock that polls. Longer turns give no more (docs/performance.md).
-// WithTurn sets another number.
+// With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are half as
+// long again as with turns of 32, and a fifteenth of those of a lock that polls. Longer turns give no more
+// (docs/performance.md). WithTurn sets another number.
 //
 // In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 512. On a busy machine
 // that gives a quarter more sections/s than 256, on an idle one the same, with longest waits that are a fifth to seven
 // tenths longer.
 //
-// A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn
-// takes more than core.GenerationTime, it ends when each owner that was in the local queue when it began has had the lock
-// once: other sessions do not wait longer for it than they would in one queue for all. A shorter turn would serve a part
-// of these owners, and the rest would wait for all other sessions once more. DefaultTurnTime ends every turn.
+// A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn takes
+// more than core.GenerationTime, the turn ends when each owner that was in the local queue when it began has had the lock
+// once: other sessions do not wait longer than they would in one queue for all. A shorter turn would serve a part of these
+// owners, and the rest would wait for all other sessions once more. DefaultTurnTime ends every turn.
 const (
 	registeredTurn = 64
 	cohortTurn     = 512
 )
 
-// maxCohortTurn bounds the block of tokens that a cohort takes: what AcquireRequest allows, without the first owner's.
+// maxCohortTurn is the most hand-overs that a cohort's turn can have: the most tokens that an AcquireRequest can ask for,
+// less one for the first owner.
 const maxCohortTurn = 1<<16 - 1
 
 // An Option sets a property of a session. Zero always means the default.
@@ -49,9 +50,9 @@ type Option func(*config)
 type config = core.Config
 
 // WithLease sets how long Redis keeps a lock whose session has gone silent, and so how long others wait after a
-// crash. It is renewed every third of it while the lock is held. Default 10 s; more than twice the heartbeat.
-// Shorter frees a dead holder's locks sooner, longer rides out longer outages. At least 20 ms, and at most ten years.
-// What a waiter was given has a shorter lease until its first renewal: see [WithHeartbeat].
+// crash. While the lock is held, the lease is renewed every third of its length. A shorter lease frees a dead holder's locks
+// sooner, a longer one rides out longer outages. Default 10 s; at least 20 ms and more than twice the heartbeat, and at most
+// ten years. A lock that is pushed to a waiter has a shorter lease until its first renewal: see [WithHeartbeat].
 func WithLease(d time.Duration) Option { return func(c *config) { c.Lease = d } }
 
 // WithHeartbeat sets how often a waiting session shows that it is alive. A session that was silent for three heartbeats
@@ -72,47 +73,47 @@ func WithTurn(n int, d time.Duration) Option {
 // is pushed to the session that waits, so a try in between finds it free only while no session waits.
 func WithSpin(n int) Option { return func(c *config) { c.Spin = n } }
 
-// WithCohort makes the lock the session's in Redis ([backend.CohortOwner]) and not its owner's: its owners hand it to each
-// other and re-enter it without a command, each with a fencing token of its own from a block that the session took.
-// In return Redis, and so [Lock.Inspect], knows the session that holds a lock, but not the owner, the hold count and
-// the note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than one
-// token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower
-// than those before; and those that are left of the session's block may be lower than those of other sessions, until
-// the session learns of it, within a third of the lease. Locks with a fixed lease are handed over in Redis all the
-// same.
+// WithCohort makes the session, and not its owner, the holder of a lock in Redis ([backend.CohortOwner]): the owners of the
+// session hand the lock to each other and re-enter it without a command, each with a fencing token of its own from a block
+// that the session took. In return Redis, and so [Lock.Inspect], knows the session that holds a lock, but not the owner, the
+// hold count and the note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than
+// one token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower than
+// those before; and the tokens that are left of the session's block may be lower than those of other sessions, until the
+// session learns of the loss, within a third of the lease. Locks with a fixed lease are handed over in Redis all the same.
 func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 
-// WithLinger lets the session keep a lock for d at most after its last owner's Unlock, in case the next one is its own too:
-// a lock that no other process wants costs Redis next to nothing. A session that wants it asks, and gets it at once; if
-// that message is lost, within a heartbeat. Another's TryLock asks for the lock, and asks again about a round trip later: it
-// takes what this session keeps idle, and otherwise returns false after two attempts. If commands take longer than a
-// quarter of a heartbeat, it makes one. Default: zero, never.
+// WithLinger lets the session keep a lock for at most d after its last owner's Unlock, in case the next owner is of this
+// session too: a lock that no other process wants costs Redis next to nothing. Another session that wants the lock asks for
+// it, and gets it immediately or, if that message is lost, within a heartbeat. A TryLock of another session asks for the
+// lock, and asks again about a round trip later: it takes a lock that this session keeps idle, and otherwise returns false
+// after two attempts. If commands take longer than a quarter of a heartbeat, it makes one attempt. Default: zero, which keeps
+// no lock.
 //
-// The session keeps a lock that it has had three times in a row while no other waited, or more often if it was asked too soon
-// for what it kept; and for two heartbeats at most, before it asks Redis again. Should this process die while no owner has
-// the lock, others wait for three heartbeats at most. An owner that takes what is kept has that lease too, until the first
-// renewal, one and a half heartbeats after Redis was asked. While the session keeps a lock, and while an owner has what it
-// keeps, [Lock.Inspect] shows the session and not the owner ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the
-// tokens are of a block, as with [WithCohort]. Fixed leases, [WithAtLeast], portable owners and owners with a note get holds of
-// their own. Nothing is kept where commands take longer than a quarter of a heartbeat, nor from a quorum of masters, unless
-// with [WithAsyncUnlock].
+// The session begins to keep a lock when it has had the lock three times in a row while no other session waited, or more
+// times if it was lately asked too soon for a lock that it kept. It keeps the lock for two heartbeats at most, before it asks
+// Redis again. Should this process die while no owner has the lock, others wait for three heartbeats at most. An owner that
+// takes a kept lock has that lease too, until the first renewal, one and a half heartbeats after Redis was asked. While the
+// session keeps a lock, and while an owner has a lock that was kept, [Lock.Inspect] shows the session and not the owner
+// ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the tokens are of a block, as with [WithCohort]. Fixed
+// leases, [WithAtLeast], portable owners and owners with a note get holds of their own. Nothing is kept where commands take
+// longer than a quarter of a heartbeat, nor from a quorum of masters, unless with [WithAsyncUnlock].
 //
 // With [WithCohort] every lock is kept, for d and with the lease renewed: should this process die meanwhile, others wait for
 // the lease.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // WithAsyncUnlock makes the [Lock.Unlock] of a last hold return without waiting for Redis, and so [Lock.Do] and its kin: a
-// goroutine of the session releases the lock. A section then costs one round trip instead of two. Read-write locks and
-// semaphores never wait for that.
+// goroutine of the session releases the lock. A section then costs one round trip instead of two. Unlocks of read-write locks
+// and Releases of semaphores never wait for Redis.
 //
 // What Unlock promises changes. It still returns [ErrLost] if this process can no longer trust the hold's lease. After nil
 // Redis may have the lock for a moment still, so that Inspect and other sessions see it, and until the lease ends if this
 // process ends without [Session.Close]. What goes wrong later is in the Err of the [EventReleased], which comes when Redis has
 // replied, and a warning in the log; a hold that Redis no longer had although its lease was not over is an [EventLost] too.
-// The session goes on trying as without this option, takes the lock anew only after that, and waits for it in Close. A Lock
-// of this session that comes before the command is sent takes the hold over, as if it had waited: within a turn ([WithTurn]).
-// A single goroutine that takes a new lock each time gains nothing if Redis is on the same machine.
-// Default: Unlock waits for Redis.
+// The session goes on trying to release as it does without this option; it takes the lock anew only after that, and Close
+// waits for it. A Lock call of this session that comes before the release is sent takes the hold over, as if it had waited,
+// within a turn ([WithTurn]). A single goroutine that takes a new lock each time gains nothing if Redis is on the same
+// machine. Default: Unlock waits for Redis.
 func WithAsyncUnlock() Option { return func(c *config) { c.AsyncUnlock = true } }
 
 // WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean
@@ -135,10 +136,10 @@ func WithDeadlockDetection() Option { return func(c *config) { c.Deadlocks = tru
 // are never left. Default: portable holds are given up like the others.
 func WithPortableHoldsLeft() Option { return func(c *config) { c.LeavesPortable = true } }
 
-// WithProfilerLabels makes Do, TryDo and TryDoFor, and those of an RWLock's read side, run their functions with the
-// label relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do] "NAME and N
-// more": profiles of the processor and of goroutines then show the work under each lock separately.
-// Goroutines that the function starts have the label too. Default: no label, which costs nothing.
+// WithProfilerLabels makes Do, TryDo and TryDoFor, and for the read side of an RWLock RDo, TryRDo and TryRDoFor, run their
+// functions with the label relock.lock (see [runtime/pprof.Do]), whose value is the name of the lock, or for [MultiLock.Do]
+// "NAME and N more": profiles of the processor and of goroutines then show the work under each lock separately. Goroutines
+// that the function starts have the label too. Default: no label, which costs nothing.
 func WithProfilerLabels() Option { return func(c *config) { c.Profiled = true } }
 
 // WithExplicitOwners makes the session refuse calls whose context carries no owner ([WithOwner]) with ErrNoOwner,
@@ -162,7 +163,7 @@ func WithName(name string) Option { return func(c *config) { c.Name = name } }
 // the server that endanger locks ([backend.Adviser]), and sessions and Locks that were dropped while they held
 // something, when they are garbage-collected (as warnings; no hold is taken away: its owner may be at work); at the
 // level of debugging, if that is enabled when the session is opened, every event of an [Observer]. Records are written
-// in order, in a goroutine of their own. While a handler hangs, a thousand wait for it; beyond that they are dropped. A
+// in order, in a goroutine of their own. While a handler hangs, a thousand records wait for it; later ones are dropped. A
 // handler that panics costs the record. records_dropped in the next one says how many are missing. Default: no logger.
 func WithLogger(l *slog.Logger) Option { return func(c *config) { c.Logger = l } }
 
@@ -171,9 +172,9 @@ func WithLogger(l *slog.Logger) Option { return func(c *config) { c.Logger = l }
 func WithObserver(o Observer) Option { return func(c *config) { c.Observer = o } }
 
 // WithAfterClose makes the session call f once, when it has ended and needs its backend no more: to close a backend, or the
-// client below it, that only this session uses. That is before [Session.Close] returns, unless the session ends in the
-// background, because the context of Close ended first. Given several times, each f is called, in that order. No f is called
-// if NewSession fails. Default: nothing is called.
+// client below it, that only this session uses. f is called before [Session.Close] returns, unless the session ends in the
+// background, because the context of Close ended first. With several such options each f is called, in the order given. No f
+// is called if NewSession fails. Default: nothing is called.
 func WithAfterClose(f func()) Option {
 	return func(c *config) {
 		if f != nil {
@@ -270,16 +271,17 @@ func WithFixedLease(d time.Duration) LockOption { return func(l *Lock) { l.handl
 
 // WithAtLeast makes every hold that is taken through this Lock keep others off until d after it began, although it is
 // unlocked sooner: so a job that many machines start at about the same time runs once, however short it is and however far
-// their clocks are apart. Unlock then does not free the lock but leaves what is left of d as its lease, for no session or
-// owner to have, this one included. So it survives the process, and Inspect shows it as State.Unlocked;
+// their clocks are apart. Unlock then does not free the lock: for the rest of d it stays taken in Redis, and no session or
+// owner can have it, this one included. So the rest of d survives the process, and Inspect shows it as State.Unlocked;
 // [Lock.ForceUnlock] ends it. A waiting session gets the lock within a heartbeat after d.
 //
-// It begins when Lock returns, again after [Condition.Await], which gives the lock up at once, and when [Lock.Resume] takes up the
-// hold of another session. Re-entry changes nothing. Only Unlock keeps the lock so: a hold that is lost, or whose process ends first, ends with its lease.
-// So it does if Unlock returns an error. Until d is over, Unlock waits for Redis even with [WithAsyncUnlock]. What a
-// [MultiLock] or [TryAnyFor] takes and gives back because it fails is free at once. Such holds are never a cohort's
-// ([WithCohort]). Of an [RWLock] or a [Semaphore] it is an error. Zero, the default, is no such time; it is no more than
-// ten years, and than the lease of [WithFixedLease].
+// The time d begins when Lock returns. It begins again after [Condition.Await], which gives the lock up without waiting for
+// d, and when [Lock.Resume] takes up the hold of another session. Re-entry changes nothing. Only Unlock keeps the lock taken:
+// a hold that is lost, or whose process ends first, ends with its lease, and so does a hold whose Unlock returns an error.
+// Until d is over, Unlock waits for Redis even with [WithAsyncUnlock]. What a [MultiLock] or [TryAnyFor] takes and gives back
+// because it fails is free at once. Such holds are never a cohort's ([WithCohort]). For an [RWLock] or a [Semaphore] this
+// option is an error. Zero, the default, means no such time; d is at most ten years, and at most the lease of
+// [WithFixedLease].
 func WithAtLeast(d time.Duration) LockOption { return func(l *Lock) { l.handle.AtLeast = d } }
 
 // WithFairness sets whether owners get the lock in the order of their arrival, as they do by default.
@@ -290,18 +292,18 @@ func WithAtLeast(d time.Duration) LockOption { return func(l *Lock) { l.handle.A
 // is free in Redis can be taken past the others. So with n waiters of this process ahead of it, an owner waits for no
 // more than (n+1) × (MaxOvertaken+1) holds of this process, and for the turns of the other sessions in between.
 //
-// Locks of equal name share one queue. If they differ in this, waiters of those made with WithFairness(true), the
-// default, are still never overtaken by others of their process.
+// Locks of equal name share one queue. If they differ in this option, callers that wait through a Lock with
+// WithFairness(true), the default, are still never overtaken by others of their process.
 func WithFairness(fair bool) LockOption { return func(l *Lock) { l.handle.Unfair = !fair } }
 
-// WithMaxWaiting bounds the queue in this process: a caller that would have to wait while n callers of this session wait for
-// the lock already gets [ErrQueueFull] at once, whatever time its context leaves it. Under more load than a lock can serve, an
-// unbounded queue grows until each caller's time is up before its turn comes, and no work is done. It is an option of
-// [Session.NewRWLock] and [Session.NewSemaphore], too. Zero, the default, is no bound.
+// WithMaxWaiting bounds the queue in this process: a caller that would have to wait while n callers of this session already
+// wait for the lock gets [ErrQueueFull] immediately, whatever time its context leaves it. Under more load than a lock can
+// serve, an unbounded queue grows until each caller's time is up before its turn comes, and no work is done. It is an option
+// of [Session.NewRWLock] and [Session.NewSemaphore], too. Zero, the default, is no bound.
 //
-// Those who wait are those that [Lock.QueueLength] counts, including the one that asks the server. Of an RWLock or a
-// Semaphore, callers wait also while the session asks for its first units: let n be no less than the callers that may come at
-// once. The bound belongs to the wait, and not to the lock: Locks of equal name may have different ones. Owners
+// The callers that wait are those that [Lock.QueueLength] counts, including the one that asks the server. Callers of an
+// RWLock or a Semaphore also wait while the session asks for its first units: let n be at least the number of callers that
+// may come together. The bound belongs to the wait, and not to the lock: Locks of equal name may have different ones. Owners
 // that have the lock re-enter it, and [Condition.Await] and [Lock.Resume] take it again, whatever the bound is. TryLock and
 // the other tries without a time limit do not wait, and so return false.
 //

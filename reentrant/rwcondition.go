@@ -13,8 +13,8 @@ import "github.com/relock-go/relock/reentrant/internal/tier"
 // Signalled waiters of one process come back in the order of their signals. Waiters of several processes ask for the
 // write side as soon as the signal reaches them, so after SignalAll they may come back in another order.
 //
-// If goroutines that share an owner ([WithOwner]) take the read side while it waits, or wait for that, it cannot come back:
-// Await then returns ErrLost and [ErrUpgrade].
+// If goroutines that share an owner ([WithOwner]) take the read side while the owner is in Await, or wait for it, the owner
+// cannot get the write side back: Await then returns ErrLost and [ErrUpgrade].
 //
 // A wait costs three commands besides those for the lock itself, and a signal costs three. [Condition] says what a wait
 // costs meanwhile.

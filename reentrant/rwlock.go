@@ -30,14 +30,14 @@ var ErrUpgrade = tier.ErrUpgrade
 // in, first out. An owner that has the read side can take it again even while a writer waits.
 //
 // Owners, contexts, errors and the loss of a hold are as for a [Lock], for both sides. Unlock and RUnlock send nothing
-// themselves: the session releases in the background what its owners no longer need, and that expires with the lease if
-// the release fails. So a process that is about to exit calls [Session.Close], which waits until the backend has it. A
-// process that exits without that delays others by its lease, though its owners have unlocked everything: writers by a read
+// themselves: the session releases in the background what its owners no longer need; if the release fails, that expires with
+// the lease. So a process that is about to exit calls [Session.Close], which waits until the backend has the release. A
+// process that exits without Close delays others by its lease, though its owners have unlocked everything: writers by a read
 // side that the session kept for the heartbeat, readers and writers by a write side whose release was under way. A process
-// that dies inside delays them by its lease as well.
+// that dies while an owner has a side delays others by its lease as well.
 //
-// What the backend has belongs to the session, so neither side can be moved to another: there is no Resume, a portable
-// owner ([WithPortableOwner]) is one like any other, and [WithPortableHoldsLeft] leaves none of its holds.
+// In the backend both sides belong to the session, so neither can be moved to another session: there is no Resume, a portable
+// owner ([WithPortableOwner]) is an owner like any other, and [WithPortableHoldsLeft] leaves none of its holds.
 //
 // The name must not be that of a Lock or a Semaphore: a call that the server refuses for that reason returns
 // [ErrWrongKind], and changes nothing.
@@ -270,9 +270,9 @@ func (l *RWLock) Version(ctx context.Context) (Token, error) {
 }
 
 // TrustedUntil returns the local time until which this process trusts the caller's holds, as [Lock.TrustedUntil] does.
-// Both sides and all owners of the session have one lease, so it is the same for all of them: it is renewed for as long as
-// one of them is inside, and may be older than the caller's hold. It returns [ErrNotHeld] or [ErrLost] if the caller has
-// neither side. It sends nothing.
+// Both sides and all owners of the session have one lease, so the result is the same for all of them. The lease is renewed
+// for as long as an owner has a side, and may be older than the caller's hold. It returns [ErrNotHeld] or [ErrLost] if the
+// caller has neither side. It sends nothing.
 func (l *RWLock) TrustedUntil(ctx context.Context) (time.Time, error) {
 	_, _, _, err := l.holds(ctx)
 	n := l.handle.Find()
@@ -318,9 +318,9 @@ func (l *RWLock) ReadLockCount() int {
 	return l.tier().Readers()
 }
 
-// IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may keep it for
-// a moment after its owner's Unlock. The name of a Lock or a Semaphore is [ErrWrongKind]. In a session that is closed or
-// closing it returns [ErrClosed]. ctx bounds the call.
+// IsWriteLocked asks the server whether a session of the deployment has the write side. Another session may keep the write
+// side for a moment after its owner's Unlock. If the name is in use as a Lock or a Semaphore, it returns [ErrWrongKind]. In a
+// session that is closed or closing it returns [ErrClosed]. ctx bounds the call.
 func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 	st, err := l.inspect(ctx, "is write locked")
 	for _, h := range st.Holders {

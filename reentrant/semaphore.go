@@ -21,10 +21,10 @@ type SemaphoreState = SharedState
 // A session has the permits that its callers need. It passes them from one caller to the next without a command, and
 // gives them back, after a turn, when another session waits. The order is fair. Sessions get permits in the order in
 // which their heads came, each what its head needs, and the callers of a session first in, first out, even if a later
-// caller wants fewer permits. So sessions with equal demand get nearly equal service. A session that has its share of the
-// permits leaves its head to its own callers first, for up to a tenth of a second. A caller that waits for a Release of
-// its own session, because that has too many of the permits in use, holds up no other session, and takes its place when
-// that Release has come.
+// caller wants fewer permits. So sessions with equal demand get nearly equal service. In a session that has its share of the
+// permits, the head first waits for a Release of its own session, for up to a tenth of a second. A caller that must wait for
+// a Release of its own session, because that session has too many of the permits in use, holds up no other session, and takes
+// its place when that Release has come.
 //
 // Release returns before the backend has the permits back: the session gives them back in the background. Callers of
 // the same session can have them at once, callers of another session about a round trip later: a TryAcquire there asks
@@ -33,8 +33,8 @@ type SemaphoreState = SharedState
 //
 // Permits have no owner: any goroutine of the session may release them. Each process sets the limit itself. If the
 // limits of two sessions differ, each session gets permits up to its own limit, and gives way to sessions that wait, so
-// that a deploy can change the limit. A lower limit takes no permit away: until few enough are in use, none is given
-// out under it.
+// that a deploy can change the limit. A lower limit takes no permit away: no permit is given out under it until few enough
+// are in use.
 //
 // The name must not be that of a Lock or an RWLock: a call that the server refuses for that reason returns
 // [ErrWrongKind], and changes nothing.
@@ -99,17 +99,16 @@ func (s *Semaphore) TryAcquireFor(ctx context.Context, n int, wait time.Duration
 // Release gives back n permits of the session. It works under a ctx that has ended, and sends nothing: the session
 // gives back in the background what its callers do not need. If callers of the session have fewer than n permits,
 // Release returns [ErrNotHeld] and changes nothing. If the session has lost permits, Release returns [ErrLost]: lost
-// permits are released first, whichever caller had them. So a caller that lost its permits releases them all the same:
-// what it owes is not forgotten, and the next Release would count for it.
+// permits are released first, whichever caller had them. So a caller that lost its permits must release them all the same:
+// otherwise the next Release of another caller would count for it.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return s.error("release", s.release(ctx, n, nil))
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] when the session's permits are lost: that is for the goroutines that fn starts too, since permits have no
-// owner. If fn panics, Do releases the permits and goes on panicking. Do returns Acquire's error without calling fn,
-// otherwise fn's error joined with Release's. Unlike Release it knows whose permits it has: it does not return ErrLost
-// because another caller lost some.
+// [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. Do returns
+// Acquire's error without calling fn, otherwise fn's error joined with Release's. Unlike Release it knows whose permits it
+// has: it does not return ErrLost because another caller lost some.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := s.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	if err != nil {
@@ -145,8 +144,8 @@ func (s *Semaphore) Lost() <-chan struct{} {
 }
 
 // Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
-// callers use. The name of a Lock or an RWLock is [ErrWrongKind]. In a session that is closed or closing it returns
-// [ErrClosed]. ctx bounds it.
+// callers use. If the name is in use as a Lock or an RWLock, it returns [ErrWrongKind]. In a session that is closed or
+// closing it returns [ErrClosed]. ctx bounds it.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	return s.inspect(ctx, "inspect")
 }
@@ -216,7 +215,7 @@ func (s *Semaphore) admit(ctx context.Context, n int) error {
 	return nil
 }
 
-// release gives back n permits: those of c, if that is not nil.
+// release gives back n permits: those of c, if c is not nil.
 func (s *Semaphore) release(ctx context.Context, n int, c *tier.PermitCall) error {
 	if err := s.admit(ctx, n); err != nil {
 		return err

@@ -38,9 +38,10 @@ func (s *Session) String() string { return fmt.Sprintf("reentrant.Session(%s)", 
 
 // A session is a Session without its handle.
 //
-// Lock order: deadlock.Detector.mu, then those of exclusive.Room. Shared holds have mutexes of their own (share.Room), taken
-// under condition.Monitor.mu or none of these. The mutexes of lost holds, loss notifiers, workers, condition.Room and its heartbeat,
-// outages, long waits and unreadable names are leaves. Nothing slow is done under any of them.
+// Lock order: deadlock.Detector.mu, then the mutexes of exclusive.Room. Shared holds have their own mutexes (share.Room),
+// which are taken under condition.Monitor.mu or under no other mutex. The mutexes of lost holds, loss notifiers, workers,
+// condition.Room and its heartbeat, outages, long waits and unreadable names are leaves. Nothing slow is done under any of
+// them.
 type session struct {
 	core *core.Session // what the other parts of the session use too
 
@@ -49,13 +50,13 @@ type session struct {
 	abandonedNames atomic.Int64  // how many shared names had units in use that end gave up
 	quiet          chan struct{} // closed by end when nothing is sent any more
 	ended          chan struct{} // closed by end, at its end
-	endErr         error         // the connection's; written by end before ended is closed
+	endErr         error         // of closing the connection; written by end before ended is closed
 
 	detector   *deadlock.Detector[Owner] // nil unless deadlocks are to be found
 	conditions *condition.Room           // the waiters of all conditions, and the conditions of read-write locks
 	locks      *exclusive.Room           // Locks
 	shared     *share.Room               // read-write locks and semaphores
-	keeper     *keeper.Keeper            // of the leases of both
+	keeper     *keeper.Keeper            // of the leases of locks and shared
 
 	unreadable unreadableNames
 }
@@ -120,14 +121,14 @@ func (s *session) ID() string { return s.core.ID }
 type sink struct{ s *session }
 
 // Any client that may publish to the session's channel can forge a message. So a message ends no hold and lengthens none.
-// What it makes a session do for an epoch must be right for every epoch that the session has used, and one that it has not
-// used is forged: believed, it would concern holds to come.
+// What a message about an epoch makes a session do must be right for every epoch that the session has used. A message about
+// an epoch that the session has not used is forged, and is ignored, since it could concern a later hold.
 
 // used reports whether the session has used an epoch.
 func (s sink) used(epoch uint64) bool { return epoch <= s.s.core.Epochs.Load() }
 
-// Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its head was
-// cancelled, and the release of its place did not arrive.
+// Granted wakes the attempt that the grant is for. A grant that no attempt waits for is released: its attempt was cancelled,
+// and the release of its place did not reach the server.
 func (s sink) Granted(g backend.Grant) {
 	session := s.s
 	if !s.used(g.Epoch) {
@@ -166,7 +167,7 @@ func (s sink) Taken(name string, epoch uint64) {
 }
 
 // Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
-// lingers, and keeps one that is held from lingering.
+// lingers, and prevents a hold in use from lingering later.
 func (s sink) Wanted(name string, epoch uint64) {
 	if !s.used(epoch) {
 		return
@@ -195,13 +196,13 @@ const closeGrace = time.Second
 //
 // After a second the log says for which holders Close waits.
 //
-// Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is
-// ErrUnavailable too, and if it refuses what gives back a read-write lock or permits, its refusal: what the session still has
-// is released in the background, or expires.
+// Close returns a second after the end of ctx at the latest. If the backend has not replied by then, the error is also
+// ErrUnavailable; if the backend refuses the command that gives back a read-write lock or permits, the error is also that
+// refusal. What the session still has is released in the background, or expires.
 //
 // Several calls of Close may wait at once. The first of their contexts to end gives up what is held, for all of them.
-// Every call but the first returns ErrClosed when the session has ended. So does the first if another call gave up
-// holds.
+// Every call but the first returns ErrClosed when the session has ended. The first call returns it, too, if another call gave
+// up holds.
 func (s *session) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")
@@ -316,7 +317,7 @@ func (s *session) awaitHolders() bool {
 // closeNotice is how long a Close waits before the log says for what.
 const closeNotice = time.Second
 
-// mostNamed is how many holders that line names.
+// mostNamed is how many holders the log line of a waiting Close names.
 const mostNamed = 16
 
 // reportClosing logs what a Close waits for.

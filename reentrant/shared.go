@@ -73,7 +73,7 @@ func (sn *sharedName) error(op string, err error) error {
 	return &Error{Op: op, Lock: sn.handle.Name, Err: err}
 }
 
-// explainWait is error for a call that may have waited: the result says who has what it waited for.
+// explainWait does what error does, for a call that may have waited: its result also says who has what the call waited for.
 func (sn *sharedName) explainWait(ctx context.Context, op string, err error) error {
 	if err = sn.explainKind(ctx, err); err == nil {
 		return nil
@@ -82,7 +82,7 @@ func (sn *sharedName) explainWait(ctx context.Context, op string, err error) err
 	return &Error{Op: op, Lock: sn.handle.Name, Holders: holders, Err: why}
 }
 
-// explainKind returns err; if it is ErrWrongKind, with what the name is in use as.
+// explainKind returns err. If it is ErrWrongKind, the result says what the name is in use as.
 func (sn *sharedName) explainKind(ctx context.Context, err error) error {
 	return sn.session.core.ExplainKind(ctx, sn.handle.Remote, core.Kinds[sn.handle.Kind], err)
 }
@@ -98,7 +98,8 @@ func (sn *sharedName) reportFailed(ctx context.Context, mode Mode, permits int, 
 	sn.session.core.Report(ctx, Event{Kind: EventFailed, Lock: sn.handle.Name, Mode: mode, Permits: permits, Owner: core.CurrentOwner(ctx), Wait: time.Since(t.Begun), Err: err})
 }
 
-// inspect asks the server for the state of the name, for every exported method. A name of another kind is ErrWrongKind.
+// inspect asks the server for the state of the name, for every exported method. If the name has another kind, inspect returns
+// ErrWrongKind.
 func (sn *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
 	st, err := sn.read(ctx, op, sn.session.core.Command)
 	if err == nil && st.Kind != 0 && st.Kind != sn.handle.Kind {

@@ -33,15 +33,15 @@ type slotHold struct {
 	number int
 	owner  Owner              // of the lock
 	lost   *core.LossNotifier // of the slot: it notifies when the permit or the lock is lost
-	forget func()             // ends that
+	forget func()             // ends the notifications of lost
 }
 
 // AcquireSlot takes a permit, as [Semaphore.Acquire] does, and with it the lowest number that is free: from 0, below the
-// limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. Numbers of
-// a session that died come back a moment apart from its permits, and a number can fall free behind the search; AcquireSlot
-// then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's name is in use as another
-// kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind]. [Slot.Release] gives back both;
-// [Semaphore.Release] would give back a permit and keep the number.
+// limit. It asks for one number after the other, so it sends one command for each that is taken, and one more. The numbers of
+// a session that died become free a moment before or after its permits, and a number may become free after AcquireSlot has
+// passed it; AcquireSlot then tries again after pauses that grow from a millisecond to a heartbeat. A number whose lock's
+// name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind].
+// [Slot.Release] gives back the permit and the number; [Semaphore.Release] would give back a permit and keep the number.
 //
 // Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
 // another one. Its errors are those of Acquire; after an error nothing is held.
@@ -62,7 +62,7 @@ func (s *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	}
 }
 
-// errPermitLost is returned by takeNumber.
+// errPermitLost is returned by takeNumber when the permit, or the number, was lost meanwhile.
 var errPermitLost = errors.New("the permit was lost before there was a number for it")
 
 // takeNumber takes the lowest free number for a permit. The error is errPermitLost if the permit, or the number, was lost
@@ -126,8 +126,8 @@ func (h *slotHold) tryNumbers(ctx context.Context) (ok, again bool, err error) {
 	return false, skipped < h.m.permits, err
 }
 
-// maxNumbered is the longest name of a semaphore that is part of its numbers' locks whole. The highest number has ten
-// digits.
+// maxNumbered is the length of the longest semaphore name that the names of its numbers' locks contain in full. The highest
+// number has ten digits.
 const maxNumbered = core.MaxName - len("#2147483646")
 
 // lockOfNumber returns the name of the lock of a semaphore's number.
@@ -161,7 +161,7 @@ func (h *slotHold) context(ctx context.Context) context.Context {
 	return core.WithOwner(ctx, h.owner)
 }
 
-// token returns the token of the number. After ErrLost the slot's Lost is closed.
+// token returns the token of the number. Before it returns ErrLost, it closes the slot's Lost.
 func (h *slotHold) token() (Token, error) {
 	token, err := h.lock.Token(h.context(context.Background()))
 	if err == nil && h.permit.LossNotifier() == nil {
@@ -212,10 +212,10 @@ func (s Slot) Lost() <-chan struct{} {
 	return s.hold.lost.Lost
 }
 
-// Release gives the number and its permit back. Any goroutine can call it, once. It works under a ctx that has ended.
-// It returns [ErrLost] if the slot was lost, [ErrNotHeld] if it was released before, and otherwise what [Lock.Unlock]
-// returns. With [WithAsyncUnlock] it does wait for Redis, so that the permit comes with a free number: until ctx ends, and for
-// the time of one command at most.
+// Release gives the number and its permit back. Any goroutine can call Release, once. It works under a ctx that has ended. It
+// returns [ErrLost] if the slot was lost, [ErrNotHeld] if it was released before, and otherwise what [Lock.Unlock] returns.
+// Even with [WithAsyncUnlock] it waits for Redis, so that the permit comes back after the number: until ctx ends, and for the
+// time of one command at most.
 func (s Slot) Release(ctx context.Context) error {
 	switch {
 	case ctx == nil:
@@ -234,7 +234,7 @@ func (s Slot) Release(ctx context.Context) error {
 	h.forget()
 	h.permit.Forget()
 	err = errors.Join(err, h.m.error("release", h.m.release(ctx, 1, h.permit)))
-	if errors.Is(err, ErrLost) { // Lost may not have heard of it yet
+	if errors.Is(err, ErrLost) { // Lost may still be open
 		h.lost.CloseLost()
 	}
 	return err

@@ -12,7 +12,7 @@ type Stats struct {
 	Yields    uint64 // hand-overs to another session because the turn was over
 	Renewals  uint64 // leases prolonged
 	Lost      uint64 // holds lost
-	Commands  uint64 // commands sent for all of this; a batch of renewals counts as one
+	Commands  uint64 // commands sent for locks of every kind; a batch of renewals counts as one
 	Dropped   uint64 // events that were not observed, because the observer was too slow
 }
 

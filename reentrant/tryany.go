@@ -14,25 +14,25 @@ import (
 // ErrNotAcquired is returned by TryAny and TryAnyFor when none of the locks was free.
 var ErrNotAcquired = errors.New("no lock was free")
 
-// TryAny takes the first of the locks that is free, trying each once in the order given, as [Lock.TryLock] does,
-// and returns it. The first server that does not reply ends the order: the locks that are left are tried at once. A lock
-// that the caller's owner holds already is not free: it is passed over, and not re-entered.
+// TryAny tries each lock once, in the order given, as [Lock.TryLock] does, and returns the first that it gets. When a server
+// does not reply, the remaining locks are tried together. A lock that the caller's owner already holds is passed over.
 //
-// TryAny returns ErrNotAcquired if none is free; if the state of some is unknown, their errors and not ErrNotAcquired:
-// they may be free. An ended ctx and a nil lock are errors at once.
+// TryAny returns ErrNotAcquired if no lock is free. If the state of some locks is unknown, it returns their errors instead,
+// since those locks may be free. If ctx has ended or a lock is nil, TryAny fails immediately.
 func TryAny(ctx context.Context, locks ...*Lock) (*Lock, error) {
 	return onceEach(ctx, locks, exclusive.Try{Head: exclusive.Head{Barges: true}})
 }
 
-// TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each once in the order
-// given, and then waits for all of them at once, with a place in the queue of each, as [Lock.TryLockFor] does. A server
-// that does not reply ends the order, as does the time: those that are left are then asked at once, and an eighth of a
-// command's time limit is kept for that. If it gets several it keeps one and gives the others back at once. A lock that the
-// caller's owner holds already is not waited for. With a wait of zero or less each is tried once.
+// TryAnyFor takes the first of the locks that becomes free within wait, and returns it. It tries each lock once, in the order
+// given, and then waits for all of them together, with a place in the queue of each, as [Lock.TryLockFor] does. When a server
+// does not reply, the wait begins before each lock has been tried. When the time is up before that, the remaining locks are
+// tried together; an eighth of a command's time limit is kept for them. If TryAnyFor gets several locks, it keeps one and
+// gives the others back. A lock that the caller's owner already holds is passed over. With a wait of zero or less TryAnyFor
+// only tries, as TryAny does, but passes no waiter of a fair queue.
 //
-// TryAnyFor returns ErrNotAcquired when the time is up, or at once if there is nothing to wait for; ctx's error when ctx
-// ends first; if some locks could not be reached and none was free in time, their errors and not ErrNotAcquired. A nil
-// lock is an error at once.
+// TryAnyFor returns ErrNotAcquired when the time is up, or immediately if there is no lock that it could wait for; ctx's
+// error when ctx ends first; and if some locks could not be reached and no other was free in time, the errors of those locks
+// instead of ErrNotAcquired. If a lock is nil, TryAnyFor fails immediately.
 func TryAnyFor(ctx context.Context, wait time.Duration, locks ...*Lock) (*Lock, error) {
 	deadline := time.Now().Add(wait)
 	if wait <= 0 {
@@ -62,8 +62,9 @@ func onceEach(ctx context.Context, locks []*Lock, t exclusive.Try) (*Lock, error
 	return restOf(ctx, left, err, func(ctx context.Context, l *Lock) (bool, error) { return l.acquireFresh(ctx, t) })
 }
 
-// firstInOrder tries one lock after the other, until it gets one, a server does not reply, or deadline is near, unless that
-// is zero. left are the locks that it has not tried; nil if ctx has ended, or a lock is nil.
+// firstInOrder tries one lock after the other, until it gets one, a server does not reply, or the deadline is near, unless
+// the deadline is zero. left are the locks that it has not tried; left is nil if there is nothing more to do, because it got
+// a lock, ctx has ended, or a lock is nil.
 func firstInOrder(ctx context.Context, locks []*Lock, t exclusive.Try, deadline time.Time) (got *Lock, left []*Lock, err error) {
 	if i := slices.Index(locks, nil); i >= 0 {
 		return nil, nil, fmt.Errorf("reentrant: try any: lock %d is nil", i+1)
@@ -73,7 +74,7 @@ func firstInOrder(ctx context.Context, locks []*Lock, t exclusive.Try, deadline 
 		if left = locks[i+1:]; !deadline.IsZero() {
 			t.Deadline = deadline
 			if len(left) > 0 {
-				t.Deadline = deadline.Add(-l.session.core.Config.CommandTimeout / 8) // the rest is for those that are left
+				t.Deadline = deadline.Add(-l.session.core.Config.CommandTimeout / 8) // the rest is for the remaining locks
 			}
 		}
 		ok, err := l.acquireFresh(ctx, t)
@@ -93,7 +94,7 @@ func firstInOrder(ctx context.Context, locks []*Lock, t exclusive.Try, deadline 
 	return nil, left, noneOf(errs)
 }
 
-// restOf tries, or waits for, the locks that are left after those that gave err, all at once.
+// restOf calls take for the remaining locks, all together. err is the error of the locks that were tried before.
 func restOf(ctx context.Context, left []*Lock, err error, take func(context.Context, *Lock) (bool, error)) (*Lock, error) {
 	if len(left) == 0 {
 		return nil, err
@@ -114,8 +115,8 @@ func (l *Lock) acquireFresh(ctx context.Context, t exclusive.Try) (bool, error) 
 	return l.acquire(ctx, &t)
 }
 
-// anyOf takes all locks, each in a goroutine that acts for the caller's owner, until one succeeds. The others give
-// up then; a lock that one of them still got is given back before anyOf returns.
+// anyOf calls take for all locks, each in a goroutine that acts for the caller's owner, until one succeeds. Then the others
+// give up; a lock that one of them got all the same is given back before anyOf returns.
 func anyOf(ctx context.Context, locks []*Lock, take func(context.Context, *Lock) (bool, error)) (*Lock, error) {
 	inside, stop := context.WithCancel(core.WithOwner(ctx, core.CurrentOwner(ctx)))
 	defer stop()
@@ -135,7 +136,7 @@ func anyOf(ctx context.Context, locks []*Lock, take func(context.Context, *Lock)
 			stop()
 		case w.got:
 			w.lock.forgo(inside)
-			_ = w.lock.Unlock(inside) // what it cannot give back expires
+			_ = w.lock.Unlock(inside) // a lock that it cannot give back expires
 		case w.err != nil:
 			errs = append(errs, w.err)
 		}

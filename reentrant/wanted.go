@@ -17,8 +17,8 @@ import (
 //
 // The channel belongs to the hold: it is never closed after the last Unlock. The hold after [Condition.Await] is
 // another one. For a caller without a hold the channel is already closed, as that of [Lock.Lost] is; a loss does not
-// close it. A backend that reports no waiters reports those of this process. With [WithLinger] an attempt of another
-// process that does not wait may be reported too. ctx provides only the owner.
+// close it. If the backend does not report waiters, the channel is closed only for waiters of this process. With [WithLinger]
+// an attempt of another process that does not wait may be reported too. ctx provides only the owner.
 func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -33,14 +33,15 @@ func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 // wait, one that waits for a time does. The channel says nothing more: the waiter may have left since, and the caller
 // keeps its side until it unlocks.
 //
-// The call sends nothing and does not block: Redis tells a session that has a side of waiters in any case. Each heartbeat of
-// the session that waits longest repeats that, so a message that is lost costs a heartbeat ([WithHeartbeat]). While an owner
-// that has asked is inside, RLock and RUnlock of its session take a mutex that they otherwise do not need.
+// The call sends nothing and does not block: Redis reports waiters to every session that has a side, in any case. Each
+// heartbeat of the session that waits longest repeats the report, so a lost message costs a heartbeat ([WithHeartbeat]).
+// While an owner that has called Wanted has a side, RLock and RUnlock of its session take a mutex that they otherwise do not
+// need.
 //
 // The channel belongs to the hold: it is never closed after the owner's last Unlock or RUnlock, and a writer that goes on as
-// a reader has the same one. The hold after [Condition.Await] is another one. For a caller without a hold the channel is
-// already closed, as that of [RWLock.Lost] is; a loss does not close it. An attempt of another process that does not wait
-// may be reported too, if it meets a command of this session under way. ctx provides only the owner.
+// a reader keeps its channel. The hold after [Condition.Await] is another one. For a caller without a hold the channel is
+// already closed, as that of [RWLock.Lost] is; a loss does not close it. An attempt of another process that does not wait may
+// be reported too, if it meets a command of this session under way. ctx provides only the owner.
 func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -49,21 +50,22 @@ func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
 	return l.tier().Wanted(owner)
 }
 
-// Wanted returns a channel that is closed when another caller waits for permits that are not there, in this process or
-// another: all are in use, or fewer are free than it asks for. It is closed at once if one waits already. A caller that
-// only tries ([Semaphore.TryAcquire]) does not wait, one that waits for a time does. The channel says nothing more: the
-// waiter may have left since, and the permits stay in use until Release.
+// Wanted returns a channel that is closed when another caller, in this process or another, waits for permits that it cannot
+// get: all are in use, or fewer are free than it asks for. It is closed at once if one waits already. A caller that only
+// tries ([Semaphore.TryAcquire]) does not wait, one that waits for a time does. The channel says nothing more: the waiter may
+// have left since, and the permits stay in use until Release.
 //
-// The call sends nothing and does not block, as that of [RWLock.Wanted]; a lost message costs a heartbeat there too. The
-// sessions that have no more than their part of the permits are told some milliseconds later than the others, and a waiter
-// of a session that has its part may wait up to a tenth of a second for that session's own permits first. One that would wait
-// for them whatever the others give back, since it asks for more than the permits that those leave, is reported only there.
+// The call sends nothing and does not block, and a lost message costs a heartbeat, as with [RWLock.Wanted]. Sessions that
+// have no more than their share of the permits get the report some milliseconds later than the others, and a caller of a
+// session that has its share may first wait up to a tenth of a second for permits of that session. A caller that must wait
+// for a Release of its own session, since that session's callers use too many of the permits for it, is reported only in its
+// own session.
 //
 // Permits have no owner, so the channel is about all permits that callers of this session have now. If they have none, it
 // is closed already. It is never closed after they have given back the last of them, and a loss does not close it. Once it
-// is closed, a later call returns another channel, unless a caller still waits. A caller of another process that got what a
-// third one gave back counts for a heartbeat and a quarter: nothing says that it waits no more. Attempts that do not wait may
-// be reported as by [RWLock.Wanted].
+// is closed, a later call returns another channel, unless a caller still waits. A caller of another process that has got
+// permits from a third process still counts as a waiter for a heartbeat and a quarter: no message says that its wait is over.
+// Attempts that do not wait may be reported as by [RWLock.Wanted].
 func (s *Semaphore) Wanted() <-chan struct{} {
 	if s.invalid != nil {
 		return core.AlreadyLost
@@ -79,7 +81,7 @@ func (s Slot) Wanted() <-chan struct{} {
 		return core.AlreadyLost
 	}
 	wanted := s.hold.permit.Wanted()
-	if _, err := s.hold.token(); err != nil { // looked at last: a Release that begins now forgets the channel
+	if _, err := s.hold.token(); err != nil { // checked last: a Release that begins after this check forgets the channel
 		s.hold.permit.Forget()
 		return core.AlreadyLost
 	}
