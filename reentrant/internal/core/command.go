@@ -9,8 +9,9 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/background"
 )
 
-// NoteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting
-// caller would learn of it only when its context ends. It reports whether the outage counts a waiter.
+// NoteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting caller
+// would learn of it only when its context ends. NoteOutage reports whether the outage counts the failure as one of a waiting
+// call.
 func (s *Session) NoteOutage(name string, err error, newWaiter bool) (counted bool) {
 	switch {
 	case backend.Refused(err):
@@ -23,7 +24,7 @@ func (s *Session) NoteOutage(name string, err error, newWaiter bool) (counted bo
 	return false
 }
 
-// Command is Ask for calls that are refused when the session is closed or closing.
+// Command does what [Session.Ask] does, but returns ErrClosed if the session is closed or closing.
 func (s *Session) Command(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	select {
 	case <-s.Closing:
@@ -35,7 +36,7 @@ func (s *Session) Command(ctx context.Context, n uint64, command func(ctx contex
 	return s.Ask(ctx, n, command)
 }
 
-// Ask sends n commands at once.
+// Ask calls command, which sends n commands within the time limit of one, and counts them.
 func (s *Session) Ask(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	switch {
 	case ctx == nil:
@@ -59,18 +60,18 @@ func (s *Session) Apart(limit time.Duration) (ctx context.Context, sent time.Tim
 // A Policy says how often, for how long and for whom a command is repeated. The zero Policy repeats it until the caller's
 // context ends.
 type Policy struct {
-	Stop    func(last error) error            // before each copy: why none is sent any more. nil: when the context has ended
-	Insists func(refusal error) bool          // whether the command is repeated all the same; nil: never
+	Stop    func(last error) error            // before each copy: the error that ends the Repeat; nil: that of an ended context
+	Insists func(refusal error) bool          // whether the command is repeated although the server refused it; nil: never
 	Limit   func(sent time.Time) time.Time    // the time limit of a copy; nil: that of every command
-	Shorten func(time.Duration) time.Duration // what is left of a pause; nil: all
+	Shorten func(time.Duration) time.Duration // returns what is left of a pause; nil: all of it
 	Until   time.Time                         // no pause lasts to this moment; zero: no limit
-	Room    time.Duration                     // and none ends later than this before Until
+	Room    time.Duration                     // how long before Until a pause must end
 	Tries   int                               // the most copies; 0: any number
 	Closing <-chan struct{}                   // ends a pause; nil: never
 	Tried   int                               // copies that were sent before: the first pause is longer
-	// Outlives says that the end of the context ends nothing: it has only values.
+	// Outlives says that the end of the context does not end the Repeat: the context provides only values.
 	Outlives bool
-	// Plain says that send counts its commands, and bounds them, itself.
+	// Plain says that send itself counts and bounds its commands.
 	Plain bool
 }
 
@@ -94,22 +95,24 @@ func (p *Policy) pause(ctx context.Context, try int, most time.Duration) bool {
 // A Copy is one of the copies of a command that is repeated.
 type Copy struct{ Sent, Limit time.Time }
 
-// ErrUnsettled is returned by the send of a Repeat for a reply that decides nothing: there is a pause, and another copy.
+// ErrUnsettled is returned by the send function of a Repeat for a reply that decides nothing: Repeat sends another copy after
+// a pause.
 var ErrUnsettled = errors.New("not settled")
 
-// Final is returned by the send of a Repeat for an error that ends it, and that is its result.
+// Final wraps err for the send function of a Repeat to return: Repeat ends and returns err.
 func Final(err error) error { return final{err} }
 
 type final struct{ error }
 
-// AtOnce is returned by the send of a Repeat for a reply after which another copy is sent without a pause. err is what is
-// wrong with that reply, nil if nothing is.
+// AtOnce is returned by the send function of a Repeat for a reply after which another copy is sent without a pause. Err is
+// what is wrong with that reply, nil if nothing is.
 type AtOnce struct{ Err error }
 
 func (AtOnce) Error() string { return "again at once" }
 
 // Repeat sends a command until send returns nil, or the server refuses it, or the policy ends it. It is the one loop that
-// repeats a caller's command. After an error its result is the latest one; its outcome is unknown if that of an earlier one is.
+// repeats a caller's command. If it fails, it returns the latest error. The outcome of that error is unknown if the outcome
+// of an earlier one is.
 func (s *Session) Repeat(ctx context.Context, p Policy, send func(ctx context.Context, c Copy) error) error {
 	var last error
 	for try := p.Tried; ; try++ {
@@ -207,9 +210,9 @@ type Waiter int8
 
 // For whom a command was sent.
 const (
-	NoWaiter  Waiter = iota // it gives back
-	OldWaiter               // its users wait, and an earlier copy has failed
-	NewWaiter               // its users wait
+	NoWaiter  Waiter = iota // the command only gives units back
+	OldWaiter               // users of the name wait, and an earlier copy has failed
+	NewWaiter               // users of the name wait
 )
 
 // NoteServed has the log report that the server does not serve a shared name for which callers wait, or serves it again.

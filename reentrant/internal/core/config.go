@@ -36,8 +36,8 @@ type Config struct {
 // aloneBlock is how many tokens a session takes for a lock that it keeps for itself: as many as cohorts do by default.
 const aloneBlock = 513
 
-// Block returns how many tokens a session takes at once for a hold that is its own: a cohort one for the first owner, and one
-// for each hand-over.
+// Block returns how many tokens a session takes together for a hold that is the session's in Redis. A cohort takes one for
+// the first owner, and one for each hand-over.
 func (c *Config) Block() int {
 	if !c.Cohort {
 		return aloneBlock
@@ -57,7 +57,7 @@ func (c *Config) CohortOwner() string {
 	return backend.CohortOwner
 }
 
-// GenerationTime is how long a turn lasts in which an owner may get the lock that came after its beginning.
+// GenerationTime is for how long a turn also serves owners that came after its beginning.
 const GenerationTime = 5 * time.Millisecond
 
 // ReleaseTries bounds how often an unimportant command is sent.

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The errors that several rooms return. Package reentrant, which gives them to users, says what they mean.
+// The errors that several packages return. Package reentrant exports them, and documents what they mean.
 var (
 	ErrNotHeld      = errors.New("not held by this owner")
 	ErrLost         = errors.New("lost while it was held")
@@ -39,14 +39,15 @@ func MergeOutcome(last, err error) error {
 	return err
 }
 
-// An unavailableError is a backend's error other than a refusal: ErrUnavailable. Its chain has the end of the caller's
-// context, and no other's: commands, attempts and clients have limits of their own, which are not the caller's.
+// An unavailableError is any error of a backend but a refusal, as an ErrUnavailable. errors.Is finds in it the end of the
+// caller's context, but of no other context: commands, attempts and clients have limits of their own, which are not the
+// caller's.
 type unavailableError struct {
 	err   error
 	ended error // why the caller's context had ended, if it had
 }
 
-// WrapUnavailable returns the error of a command that was sent, or should have been sent, with ctx.
+// WrapUnavailable returns err, the error of a command with ctx, as an ErrUnavailable, unless err is nil or a refusal.
 func WrapUnavailable(ctx context.Context, err error) error {
 	if err == nil || backend.Refused(err) {
 		return err
@@ -73,8 +74,8 @@ func (e unavailableError) Is(target error) bool {
 
 func (e unavailableError) As(target any) bool { return errors.As(e.err, target) }
 
-// reasonOf returns why ctx has ended as its owner knows it, nil if it has not. If the deadline of ctx has passed,
-// reasonOf first waits until ctx has ended, so that an error never blames a context whose Err is still nil.
+// reasonOf returns why ctx has ended, nil if it has not. If the deadline of ctx has passed, reasonOf first waits until ctx
+// has ended, so that an error never blames a context whose Err is still nil.
 func reasonOf(ctx context.Context) error {
 	passed := DeadlinePassed(ctx)
 	if passed {
@@ -116,12 +117,13 @@ type outwaited struct {
 func (o *outwaited) Error() string { return o.behind + ": " + o.err.Error() }
 func (o *outwaited) Unwrap() error { return o.err }
 
-// Outwaited describes the end of ctx in a wait for what others had all the time, as behind says.
+// Outwaited describes the end of ctx in a wait for what others had all the time. behind is the first part of the error's
+// text.
 func Outwaited(ctx context.Context, behind string) error { return &outwaited{behind, endOf(ctx)} }
 
-// BehindWhom returns who had what the call waited for, if err is the end of its context in a wait behind others, and why
-// the wait ended. near returns the holders of this session. If there are none, far asks the server, unless that was asked a
-// moment ago or the call was cancelled: that caller has left.
+// BehindWhom returns who had what the call waited for, if err is the end of its context in a wait behind others, and why the
+// wait ended. near returns the holders of this session. If there are none, far asks the server, unless a look of a moment ago
+// has the answer. It does not ask for a call that was cancelled, whose caller has left.
 func (s *Session) BehindWhom(err error, name string, shared bool, near func() []Holder, far func(limit time.Duration) Sighting) ([]Holder, error) {
 	o, ok := err.(*outwaited) //nolint:errorlint // within another error it is not all that happened
 	if !ok {
@@ -165,5 +167,6 @@ func endOf(ctx context.Context) error {
 	return err
 }
 
-// ErrOverdue is the cause of the end of a wait's overtime.
+// ErrOverdue is the cause with which the session ends the context of an owner that comes back from a wait for a condition,
+// when that takes too long.
 var ErrOverdue = errors.New("the lock could not be taken again within a lease of the end of the wait")

@@ -18,7 +18,7 @@ import (
 // EventKind says what happened.
 type EventKind int8
 
-// Package reentrant says what they mean.
+// The kinds of events. Package reentrant documents them.
 const (
 	EventAcquired EventKind = iota + 1
 	EventReentered
@@ -93,7 +93,7 @@ type Event struct {
 	Held      time.Duration
 	HandedOff bool
 	Permits   int                  // with ModePermits: how many
-	Holders   []Holder             // with EventWaitingLong, as all that follow but Err
+	Holders   []Holder             // with EventWaitingLong, as all fields below but Err
 	State     *backend.State       // of a Lock
 	Shared    *backend.SharedState // of an RWLock or a Semaphore
 	OfParent  bool
@@ -102,7 +102,7 @@ type Event struct {
 	_         struct{}
 }
 
-// Meant returns an EventLost of a hold that ended as its owner had asked for. The log says so in these words.
+// Meant returns the EventLost e for a hold that ended as its owner had asked for. words is the text of the log for it.
 func Meant(e Event, words string) Event {
 	e.meant = words
 	return e
@@ -114,12 +114,12 @@ func (e *Event) words() string { return cmp.Or(e.meant, e.Kind.String()) }
 // A Holder has what a call waits for.
 type Holder struct {
 	Session string
-	Owner   string    // as Owner.String prints it; "" of a session that has not told, as that of a remote reader
+	Owner   string    // as Owner.String prints it; "" if it is not known, as that of another session's reader
 	Mode    Mode      // what it has
 	Permits int       // with ModePermits: how many
-	Note    string    // [WithNote]; of another session's users that of the last that came
+	Note    string    // [WithNote]; for another session the note of its latest user that has one
 	Since   time.Time // zero if that is not known
-	// Unlocked says that it has unlocked a Lock that stays taken ([WithAtLeast]).
+	// Unlocked says that the owner has unlocked a Lock that stays taken ([WithAtLeast]).
 	Unlocked bool
 	_        struct{}
 }
@@ -132,8 +132,8 @@ type Observer interface {
 // maxEvents bounds how many events wait for the observer.
 const maxEvents = 10_000
 
-// Report queues an event for the observer and the log, in the order of the calls of report. It never blocks, and is
-// called with the mutexes held that decide the order.
+// Report queues an event for the observer and the log, in the order of the calls of Report. It never blocks. The caller holds
+// the mutexes that decide the order.
 func (s *Session) Report(ctx context.Context, e Event) {
 	e.At = time.Now()
 	if s.Config.Observer != nil && !s.Events.Post(func() { s.observe(ctx, e) }) {
@@ -168,7 +168,8 @@ func (s *Session) reportBroken(p any, stack []byte) {
 	s.Log(slog.LevelError, text+"; it is still called, and this is logged once", attrs...)
 }
 
-// NoteRenewal counts and reports what the reply to a renewal, which may be an error, has changed.
+// NoteRenewal counts a renewal that succeeded, and reports what the reply to a renewal has changed. err is the error of a
+// renewal that failed.
 func (s *Session) NoteRenewal(name string, c lease.Change, err error) {
 	switch c {
 	case lease.Failing:
@@ -246,7 +247,7 @@ func (e Event) holderAttributes() (attrs []slog.Attr) {
 	return attrs
 }
 
-// part says what it has.
+// part describes what the holder has.
 func (h Holder) part() string {
 	switch h.Mode {
 	case ModeLock:
@@ -257,7 +258,7 @@ func (h Holder) part() string {
 	return " (" + h.Mode.String() + ")"
 }
 
-// Inside says who it is within its session, and what it has.
+// Inside describes the holder within its session: its owner, and what it has.
 func (h Holder) Inside() string {
 	if h.Owner == "" { // permits of callers that are not known
 		return "some callers" + h.part()
@@ -265,7 +266,7 @@ func (h Holder) Inside() string {
 	return "owner " + Shown(h.Owner) + h.part()
 }
 
-// String says who it is, what it has, for how long, and its note.
+// String describes the holder: its owner and session, what it has, for how long, and its note.
 func (h Holder) String() string {
 	text := "session " + Shown(h.Session)
 	if h.Owner != "" {

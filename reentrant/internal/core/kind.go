@@ -12,8 +12,8 @@ import (
 // not in its text.
 type KindError struct {
 	Found, Wanted string
-	Key           string // that has other data, if the server says what: Found
-	Idle          bool   // no session has the name or waits for it: it is kept for that kind for a while
+	Key           string // the key that has other data, which Found describes; "" if the server does not say
+	Idle          bool   // no session has the name or waits for it, but the server keeps it for that kind for a while
 	Err           error
 }
 
@@ -38,8 +38,8 @@ const (
 // Kinds are what the names of shared holds are in use as.
 var Kinds = map[backend.ShareKind]string{backend.ReadWrite: "a read-write lock", backend.Permits: "a semaphore"}
 
-// ExplainKind returns err; if it is ErrWrongKind, with what the name is in use as. It asks the server for that, with two
-// commands at most, and only then. ctx bounds them.
+// ExplainKind returns err. If it is ErrWrongKind, the result says what the name is in use as. Only then ExplainKind asks the
+// server, with two commands at most, which ctx bounds.
 func (s *Session) ExplainKind(ctx context.Context, remote backend.Remote, wanted string, err error) error {
 	if !errors.Is(err, backend.ErrWrongKind) {
 		return err

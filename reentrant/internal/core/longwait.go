@@ -14,11 +14,11 @@ import (
 type Sighting struct {
 	Holders []Holder
 	State   *backend.State       // of a Lock
-	Shared  *backend.SharedState // of another name
-	Err     error                // of the server, if that had to be asked and no holder is known
+	Shared  *backend.SharedState // of a read-write lock or a semaphore
+	Err     error                // of the server, if it had to be asked and no holder is known
 }
 
-// Into fills in the event of a wait.
+// Into copies what was seen into the event of a wait.
 func (s *Sighting) Into(e *Event) {
 	e.Holders, e.State, e.Shared, e.Err = s.Holders, s.State, s.Shared, s.Err
 }
@@ -29,7 +29,7 @@ type LongWait struct {
 	outer *Running // the innermost Do in whose context the call was made; nil if there is none
 	Begun time.Time
 	event Event
-	look  func(limit time.Duration) Sighting // at who has what it waits for; it may ask the server, for limit at most
+	look  func(limit time.Duration) Sighting // looks at who has what the call waits for; it may ask the server, for limit at most
 	timer *time.Timer
 }
 
@@ -55,7 +55,7 @@ type longWaits struct {
 	looks map[waitedFor]*look
 }
 
-// waitedFor is a name of one of both kinds.
+// A waitedFor is the name of a Lock or, if shared is true, of a read-write lock or a semaphore.
 type waitedFor struct {
 	name   string
 	shared bool
@@ -73,7 +73,8 @@ const lookAge = time.Second
 
 func (w *LongWait) key() waitedFor { return waitedFor{w.event.Lock, w.event.Mode != ModeLock} }
 
-// lookLocked returns the look at a name that is new or under way, or a new one, which the caller takes. l.mu is held.
+// lookLocked returns the latest look at a name if it is new or under way, and otherwise another one, which the caller has to
+// take. l.mu is held.
 func (l *longWaits) lookLocked(of waitedFor) (k *look, known bool) {
 	if k, known = l.looks[of]; known {
 		return k, true
@@ -113,7 +114,7 @@ func (l *longWaits) add(w *LongWait) {
 	}
 }
 
-// take takes a look for w and those that came meanwhile.
+// take takes the look k for w and for the waits that come meanwhile.
 func (l *longWaits) take(w *LongWait, k *look) {
 	var seen Sighting
 	if w.s.TakesWarnings() {
@@ -140,7 +141,8 @@ func (l *longWaits) finish(of waitedFor, k *look, seen Sighting) {
 	})
 }
 
-// see returns what a new look at a name sees, or what one has seen that is new. It waits for limit at most.
+// see returns what the latest look at a name has seen, if that look is new, and otherwise takes another one. It waits for
+// limit at most.
 func (l *longWaits) see(of waitedFor, limit time.Duration, look func(limit time.Duration) Sighting) Sighting {
 	l.mu.Lock()
 	k, known := l.lookLocked(of)
@@ -165,21 +167,21 @@ func (w *LongWait) report(seen Sighting) {
 	w.s.ReportLongWait(w.outer, e, w.Begun)
 }
 
-// ReportLongWait reports a wait that began at the given time, of a call that was made in the context of a Do, if outer is
-// not nil.
+// ReportLongWait reports a wait that began at the given time, of a call that was made in the context of the Do outer, which
+// is nil if there was none.
 func (s *Session) ReportLongWait(outer *Running, e Event, begun time.Time) {
 	e.Wait, e.OfParent, e.Holders = time.Since(begun), outer.has(s, e.Lock), s.othersThan(e.Owner, e.Holders)
 	s.Report(context.Background(), e)
 }
 
-// othersThan returns the holders without the caller that waits: it can have got the lock after the look, or have had it at an
-// earlier one that counts as new.
+// othersThan returns the holders without the caller that waits. The caller may have had the lock at the time of a look that
+// another call took.
 func (s *Session) othersThan(caller Owner, holders []Holder) []Holder {
 	isCaller := func(h Holder) bool { return h.Session == s.ID && h.Owner == caller.String() }
 	if !slices.ContainsFunc(holders, isCaller) {
 		return holders
 	}
-	return slices.DeleteFunc(slices.Clone(holders), isCaller) // the look is other callers', too
+	return slices.DeleteFunc(slices.Clone(holders), isCaller) // other callers use the same look
 }
 
 // AskForHolder asks the server for the holder of a lock.

@@ -71,7 +71,8 @@ var AlreadyLost = func() chan struct{} {
 	return c
 }()
 
-// UntilLost returns a context that ends with cause ErrLost when the notifier reports the loss, and at once if it is nil.
+// UntilLost returns a context that ends with cause ErrLost when the notifier reports the loss, and immediately if notifier is
+// nil.
 func UntilLost(ctx context.Context, notifier *LossNotifier) (within context.Context, stop func()) {
 	within, cancel := context.WithCancelCause(ctx)
 	if notifier == nil {

@@ -51,7 +51,7 @@ func NewSlotOwner() Owner { return Owner{name: NewID(), slot: true} }
 // MaxName bounds the names of owners and conditions, in bytes. They are part of commands and messages.
 const MaxName = 4096
 
-// CheckOwner returns the error of an invalid name that a context carries.
+// CheckOwner returns an error if the owner that a context carries has an empty name, or one that is too long.
 func CheckOwner(o Owner) error {
 	switch {
 	case o.goroutine != 0:
@@ -137,7 +137,7 @@ func WithNote(ctx context.Context, note string) context.Context {
 	return context.WithValue(ctx, noteKey{}, fitNote(note))
 }
 
-// fitNote makes a valid note of a text.
+// fitNote returns the text as a valid note: in UTF-8, and cut if it is too long.
 func fitNote(text string) string {
 	const ending = "…"
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

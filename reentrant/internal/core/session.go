@@ -31,10 +31,10 @@ type Session struct {
 	Warns     bool // there is an observer or a log
 	verbose   bool // the log takes every event
 
-	Epochs    atomic.Uint64 // the last one used; one counter for all locks
+	Epochs    atomic.Uint64 // the latest epoch used; one counter for all locks
 	SeenToken atomic.Uint64 // the highest token that an owner of this session got
 	Closing   chan struct{} // closed when Close begins
-	Abandoned atomic.Bool   // the end of the session waits for holders no longer: no owner becomes one any more
+	Abandoned atomic.Bool   // the session has given up its holds: no owner becomes a holder any more
 
 	Debts     lease.LostHolds[Debt]
 	Cleaner   background.Workers
@@ -91,8 +91,9 @@ func NewSession(cfg Config) *Session {
 	return s
 }
 
-// Common reports whether the hold of an owner can be the session's: with a cohort, or while the session keeps the lock for
-// itself. Holds with terms of their own, such as a fixed lease, those of portable owners and the numbers of slots never are.
+// Common reports whether a hold of the owner can be the session's in Redis: with a cohort, or while the session keeps the
+// lock for itself. Holds with terms of their own, such as a fixed lease, holds of portable owners and the numbers of slots
+// cannot.
 func (s *Session) Common(o Owner, ownTerms bool) bool {
 	return (s.Config.Cohort || s.Config.Linger > 0) && !ownTerms && !o.portable && !o.slot
 }
@@ -102,8 +103,8 @@ func (s *Session) TakesWarnings() bool {
 	return s.Config.Observer != nil || s.LogWriter.Enabled(slog.LevelWarn)
 }
 
-// newSessionID returns the id of a session, which no other has: its name, then 80 random bits. Others see the name wherever
-// they see the id, so it costs no key and no command.
+// newSessionID returns the id of a session, which no other has: its name, then 80 random bits. Other sessions see the name
+// wherever they see the id, so the name costs no key and no command.
 func newSessionID(name string) string {
 	return name + "." + strings.ToLower(rand.Text()[:16])
 }

@@ -15,13 +15,13 @@ type Running struct {
 	outer *Running    // the Do in which it runs, if there is one
 }
 
-// A Bound is what all handles with one name of one session have in common.
+// A Bound is a name in a session. All handles with that name are bound to it.
 type Bound struct {
 	session *Session
 	name    string
 }
 
-// BoundTo returns what all handles with a name have in common.
+// BoundTo returns the Bound of all handles with a name.
 func BoundTo(s *Session, name string) Bound { return Bound{s, name} }
 
 type runningKey struct{}
@@ -34,13 +34,14 @@ func RunningIn(ctx context.Context) *Running {
 
 // Inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
 func Inside(ctx context.Context, names ...Bound) (context.Context, func()) {
-	if IsShared(CurrentOwner(ctx)) { // ctx carries it already
+	if IsShared(CurrentOwner(ctx)) { // ctx carries the owner already
 		return ctx, func() {}
 	}
 	return Carry(ctx, names...)
 }
 
-// Carry is inside for any owner, of a Do whose holds have none: only the report of a long wait asks about it.
+// Carry does what Inside does, for any owner. It is called for permits, which have no owner: only the report of a long wait
+// asks about such a Do.
 func Carry(ctx context.Context, names ...Bound) (context.Context, func()) {
 	r := &Running{names: names, owner: CurrentOwner(ctx), outer: RunningIn(ctx)}
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
@@ -49,7 +50,7 @@ func Carry(ctx context.Context, names ...Bound) (context.Context, func()) {
 // holds reports whether the Do holds the name.
 func (r *Running) holds(n Bound) bool { return !r.over.Load() && slices.Contains(r.names, n) }
 
-// has reports whether the Do, or one around it, has what goes by that name in a session.
+// has reports whether the Do, or one around it, has the lock with that name in session s.
 func (r *Running) has(s *Session, name string) bool {
 	is := func(n Bound) bool { return n.name == name && n.session == s }
 	for ; r != nil; r = r.outer {
