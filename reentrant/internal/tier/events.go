@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A sharedCall is what the events of a call need of it. It is made before any mutex is taken, since the context is the
-// caller's code. The local queue keeps it for the admission, which may be another goroutine's work.
+// A sharedCall is what the events of a call say about the call. It is made before any mutex is taken, since a method of the
+// context may be the caller's code. The local queue keeps it for the admission, which may be another goroutine's work.
 type sharedCall struct {
 	ctx   context.Context
 	owner core.Owner // of permits: the queue of an RWLock knows the owner
@@ -85,7 +85,7 @@ func (t *rwTier) changed(c sharedqueue.Change[core.Owner]) {
 }
 
 // heldFor returns for how long an owner has had the side that it has left or lost; 0 in a session that reports no events.
-// The queue's mutex is held. After a loss no owner comes in before that is reported, so Lose does not need it.
+// The queue's mutex is held. Lose calls it without that mutex: no owner comes in before the loss is reported.
 func (t *rwTier) heldFor(owner core.Owner) time.Duration {
 	since, ok := t.since[owner]
 	if !ok {
@@ -95,7 +95,7 @@ func (t *rwTier) heldFor(owner core.Owner) time.Duration {
 	return time.Since(since)
 }
 
-// modeOf returns the mode in events of a claim in a local queue.
+// modeOf returns the mode that events show for a claim in a local queue.
 func modeOf(mode sharedqueue.Mode) core.Mode {
 	if mode&sharedqueue.Write != 0 {
 		return core.ModeWrite

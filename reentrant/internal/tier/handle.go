@@ -19,7 +19,7 @@ import (
 // ErrUpgrade is returned to an owner that reads and asks for the write side.
 var ErrUpgrade = errors.New("the read lock is held: give it up before asking for the write lock")
 
-// A Handle is what an RWLock or a Semaphore knows of its name. Those of one session with equal names share a local tier.
+// A Handle is what an RWLock or a Semaphore knows of its name. Handles of one session with equal names share a local tier.
 type Handle struct {
 	Session    *core.Session
 	Shared     *share.Room
@@ -27,8 +27,8 @@ type Handle struct {
 	Name       string
 	Kind       backend.ShareKind
 	Remote     backend.Remote
-	MaxWaiting int                       // how many may wait in this session before a call that would have to; 0: any number
-	latest     atomic.Pointer[share.Ref] // of the session's part that the handle used last
+	MaxWaiting int                       // a call that would have to wait fails if so many wait in this session; 0: never
+	latest     atomic.Pointer[share.Ref] // the Ref of the Name that the handle used last
 }
 
 // A Try describes a call that asks for a side or for permits.
@@ -39,7 +39,7 @@ type Try struct {
 	Begun time.Time     // zero if the session reports no events
 }
 
-// TryFor returns a try that waits for at most so long.
+// TryFor returns a try that waits for at most wait, and not at all if wait is zero or less.
 func TryFor(op string, wait time.Duration) Try {
 	return Try{Op: op, Waits: wait > 0, For: max(wait, 0)}
 }
@@ -92,8 +92,8 @@ type localQueue[K any, O comparable] interface {
 
 // enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
 // the time of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth
-// of a command's time limit for its reply; if it is up while the session waits at the server, see waitLimit. life is the life of
-// what the call got.
+// of a command's time limit for its reply; if the time is up while the session waits at the server, a waitLimit asks the
+// server once more. life distinguishes what the call got from later holds.
 func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)
 	if !t.Waits {
@@ -117,8 +117,8 @@ func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Na
 	return life, ok, err
 }
 
-// enterOnce makes one more attempt. If others of this session wait for the server's reply, it waits for the same one, and
-// then makes the attempt again. It does not line up behind them: it would wait for longer than that, as they do.
+// enterOnce makes one more attempt. If others of this session wait for the server's reply, enterOnce waits for the same
+// reply, and then makes the attempt again. It does not line up behind them, since they may go on waiting after that reply.
 func enterOnce[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], call *sharedCall, claim K, mode sharedqueue.Mode, asked wish, since time.Time, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64) {
 	for {
 		o, life = enter(ctx, h, n, q, call, claim, mode|sharedqueue.Once, asked, timeout)

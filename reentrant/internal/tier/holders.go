@@ -50,7 +50,7 @@ func HoldersOf(room *share.Room, name string) []core.Holder {
 	return nil
 }
 
-// A wish is what a call asks for of a shared name.
+// A wish is the side of a read-write lock, or the number of permits, that a call asks for.
 type wish struct {
 	mode    core.Mode
 	permits int
@@ -94,12 +94,13 @@ func (t *rwTier) holders() (all []core.Holder) {
 	return all
 }
 
-// holders returns the owners of this session that got permits, or if they are not known how many permits it uses.
+// holders returns the owners of this session that got permits or, if the owners are not known, one holder with the number of
+// permits in use.
 func (t *permitTier) holders() (all []core.Holder) {
 	notes, last := t.notesOf(), t.Note()
 	t.Inside(func(permits int) {
 		if permits == 0 {
-			return // they may be lost, and Lose is about to clear the stays
+			return // the permits may be lost, and Lose is about to clear the stays
 		}
 		if t.stays.all.Len() == 0 {
 			all = []core.Holder{{Session: t.session.ID, Mode: core.ModePermits, Permits: permits, Note: last}}

@@ -144,8 +144,8 @@ func (l RWLock) newTier() share.Tier {
 	return q
 }
 
-// Keep keeps at most so many units, and takes the others out of use. It returns how many it kept, and the last token
-// used.
+// Keep lowers the units to the given number or, if more are in use, to those. It returns how many are left, and the last
+// token used.
 func (t *rwTier) Keep(units int) (int, backend.Token) {
 	kept, used := t.RW.Keep(units)
 	return kept, backend.Token(used)
@@ -174,8 +174,8 @@ func (t *rwTier) Lose(why string) (notify func()) {
 	return t.tripLocked()
 }
 
-// A Grant is the hold of one side that a call got. It has the life of that hold: before the call goes on, the hold
-// may be lost, and another goroutine of the same owner may have got a new one.
+// A Grant is the hold of one side that a call got. life distinguishes that hold from later ones: before the call goes on, the
+// hold may be lost, and another goroutine of the same owner may have got a new one.
 type Grant struct {
 	name *share.Name
 	life uint64
@@ -202,7 +202,7 @@ func (l RWLock) LossNotifier(owner core.Owner) *core.LossNotifier {
 	return Grant{n, n.Tier().(*rwTier).Life()}.LossNotifier(owner)
 }
 
-// Wanted returns the channel of Wanted for an owner.
+// Wanted returns the channel of reentrant.RWLock.Wanted for an owner.
 func (l RWLock) Wanted(owner core.Owner) <-chan struct{} {
 	if n := l.Find(); n != nil {
 		n.Check()

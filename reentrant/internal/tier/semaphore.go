@@ -32,8 +32,8 @@ func (s Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall
 	return c, ok, err
 }
 
-// Release gives back n permits: those of c, if that is not nil. It returns ErrNotHeld or ErrLost if the session has not so
-// many.
+// Release gives back n permits: those of c, if c is not nil. It returns ErrNotHeld if the session does not have n permits,
+// and ErrLost if some of them were lost.
 func (s Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
 	x := s.Find()
 	if x == nil {
@@ -74,7 +74,7 @@ func (s Semaphore) LossNotifier() *core.LossNotifier {
 	return q.notifierLocked()
 }
 
-// Wanted returns the channel of Wanted for the permits that callers of the session have now.
+// Wanted returns the channel of reentrant.Semaphore.Wanted for the permits that callers of the session have now.
 func (s Semaphore) Wanted() <-chan struct{} {
 	if x := s.Find(); x != nil {
 		x.Check()
@@ -101,18 +101,18 @@ func (s Semaphore) newTier() share.Tier {
 	return q
 }
 
-// Keep keeps at most so many permits, and takes the others out of use. It returns how many it kept.
+// Keep lowers the units to the given number or, if more permits are in use, to those. It returns how many are left.
 func (t *permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
-// Rest reports whether no permit was in use since the last call.
+// Rest reports whether no permit is in use and no caller is in line, and none was since the last call.
 func (t *permitTier) Rest() bool { return t.Permits.Rest() }
 
-// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. Those
-// of c are not lost if no permits were lost since the call got them.
+// release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. The
+// permits of c are not lost if the session has lost none since c got them.
 func (t *permitTier) release(call *sharedCall, owner core.Owner, n int, c *PermitCall) (look bool, err error) {
 	t.mu.Lock() // a loss is on record before the mutex is free
 	defer t.mu.Unlock()
-	held, lost := t.InUse(), 0 // held: at least, until the mutex is free
+	held, lost := t.InUse(), 0 // held can only grow until the mutex is free
 	if c == nil || c.permitTier != t || c.life != t.Life() || held < n {
 		lost = t.session.Debts.TakeOwed(core.DebtOfPermits(t.name), n-held, n)
 	}
@@ -145,8 +145,8 @@ func (t *permitTier) Lose(why string) (notify func()) {
 	return t.tripLocked()
 }
 
-// A PermitCall is the permits that a call got. It has their life: before the call goes on, they may be lost, and other
-// callers may have got new ones.
+// A PermitCall is the permits that a call got. life distinguishes them from later ones: before the call goes on, they may be
+// lost, and other callers may have got new ones.
 type PermitCall struct {
 	*permitTier
 	name *share.Name
@@ -178,5 +178,5 @@ func (c *PermitCall) Wanted() <-chan struct{} {
 	return core.AlreadyLost
 }
 
-// Forget drops the channel of Wanted, as it is: the call's permits are given back.
+// Forget drops the channel of Wanted without closing it, because the call's permits are given back.
 func (c *PermitCall) Forget() { c.permitTier.Forget(c) }

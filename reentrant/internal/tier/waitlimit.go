@@ -7,17 +7,17 @@ import (
 )
 
 // A waitLimit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more: the
-// message with the grant can have been lost. It has an eighth of a command's time limit for its reply, and the call stays in
-// line meanwhile.
+// message with the grant can have been lost. The server has an eighth of a command's time limit for its reply, and the call
+// stays in line meanwhile.
 type waitLimit struct {
 	timer *time.Timer
 	over  chan time.Time // the end of the wait
 	left  chan struct{}  // closed when the call no longer waits
 
-	unheard time.Time // when the server was asked without a reply; zero if there is none such. Written before over is sent to.
+	unheard time.Time // when the server was asked once more, if it did not reply; otherwise zero. Written before over is sent to
 }
 
-// limitOf returns the waitLimit of a wait that begins now; nil if it has none.
+// limitOf returns the waitLimit of a wait that begins now; nil if the wait has no time limit.
 func (h *Handle) limitOf(n *share.Name, t Try, begun time.Time) *waitLimit {
 	if t.For == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (l *waitLimit) end(n *share.Name, begun time.Time, most time.Duration) {
 		asked, timer := time.Now(), time.NewTimer(most)
 		defer timer.Stop()
 		select {
-		case <-heard: //nolint:errcheck // the name keeps it
+		case <-heard: //nolint:errcheck // the name keeps the error
 		case <-l.left:
 		case <-timer.C:
 			l.unheard = asked

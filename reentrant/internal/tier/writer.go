@@ -211,8 +211,8 @@ func (t *rwTier) restore(w *writerWait) error {
 	return nil
 }
 
-// Forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. After ErrLost the owner had come
-// back, and the loss was reported then.
+// Forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. If err is ErrLost, the owner had
+// come back before the loss, which has been reported already.
 func (w *writerWait) Forfeit(_ bool, err error) {
 	l, s := w.l, w.l.Session
 	if w.notifier != nil {
