@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
-// A Name is one shared name in one session.
+// A Name is one shared name in one session: a read-write lock or a semaphore.
 type Name struct {
 	room   *Room
 	name   string
@@ -39,7 +39,7 @@ type Name struct {
 
 	note    note
 	err     error     // of the latest copy that failed; nil after a reply
-	failed  error     // the same, also after a reply
+	failed  error     // of the latest copy that failed; a reply does not clear it
 	asked   time.Time // when the copy under way was sent; zero if none is
 	denied  time.Time // when a reply last said that others have, or wait for, what users of this session want
 	replied time.Time // when a claim last got a reply
@@ -47,8 +47,8 @@ type Name struct {
 	calls   []lastCall
 }
 
-// A lastCall is a wait whose time was up. Its channel gets the error of the first copy that was sent at a moment or later and
-// is no longer under way, nil if the server has replied to it.
+// A lastCall is a wait whose time is up, and that waits for one more word of the server. Its channel gets the result of the
+// first copy that was sent at the moment at or later: nil for a reply, or the error of a copy that failed.
 type lastCall struct {
 	at    time.Time
 	heard chan error // 1-buffered
@@ -176,16 +176,16 @@ func (n *Name) run() {
 // Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
 // unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
 // have the units, or if no command was needed because owners of this session have them. A reply about anything else, such
-// as what the session gave back, counts for nothing. That the claim waits at the server counts until a copy of it is sent,
-// also for those who came in behind the owner for whom it was made.
+// as what the session gave back, counts for nothing. While the claim waits at the server, and until another copy of it is
+// sent, that counts as such a reply, also for users who came in behind the one for whom the claim was made.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unheardLocked(since, n.denied)
 }
 
-// Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does. The server that
-// has replied anything since is not silent.
+// Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does, but any reply to a
+// claim counts.
 func (n *Name) Interrupted(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -200,16 +200,16 @@ func (n *Name) unheardLocked(since, heard time.Time) error {
 	return n.err
 }
 
-// Failed returns the error of the latest copy that failed, nil if none did. It is that of a try that had no reply.
+// Failed returns the error of the latest copy that failed, nil if none did. It is the error of a try that had no reply.
 func (n *Name) Failed() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.failed
 }
 
-// Silent reports whether the server has not said since the given time that others have the units, and no command has failed,
-// and for how long a copy has been under way. It may be that none was sent: a session that waits in line asks again after a
-// heartbeat.
+// Silent reports whether since the given time the server has not said that others have the units, and no command has failed.
+// unanswered is for how long a copy has been under way, zero if none is: a session that waits in line sends the next one
+// after a heartbeat.
 func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -233,8 +233,8 @@ func (n *Name) LastCall(since time.Time) (heard <-chan error) {
 	return heard
 }
 
-// NextWord returns a channel as LastCall does, and sends nothing, if the session asks for units, and the server has said nothing
-// to that since the given time; otherwise nil.
+// NextWord returns a channel as LastCall does, but sends nothing. It returns nil if the session does not ask for units, or if
+// the server has answered since the given time.
 func (n *Name) NextWord(since time.Time) (heard <-chan error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,15 +244,15 @@ func (n *Name) NextWord(since time.Time) (heard <-chan error) {
 	return n.callLocked(n.asked) // the copy under way or, if there is none, any
 }
 
-// callLocked returns the channel of a lastCall. n.mu is held.
+// callLocked adds a lastCall for the copies that are sent at the given time or later, and returns its channel. n.mu is held.
 func (n *Name) callLocked(at time.Time) <-chan error {
 	c := lastCall{at, make(chan error, 1)}
 	n.calls = append(n.calls, c)
 	return c.heard
 }
 
-// heardLocked tells those who wait for it that the server has replied to a copy that was sent at sent, or that it failed. n.mu
-// is held.
+// heardLocked sends err to each lastCall that waits for a copy that was sent at sent: nil if the server has replied to that
+// copy, otherwise why the copy failed. n.mu is held.
 func (n *Name) heardLocked(sent time.Time, err error) {
 	n.calls = slices.DeleteFunc(n.calls, func(c lastCall) bool {
 		heard := !sent.Before(c.at)
@@ -347,7 +347,7 @@ func (n *Name) shut() (idle bool) {
 func (n *Name) repeat() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.note.doubt = n.note.text != "" // another server may have taken over that does not have it
+	n.note.doubt = n.note.text != "" // another server may have taken over, which does not have the note
 	n.carry(n.plan.Repeat())
 	n.noteLocked()
 }

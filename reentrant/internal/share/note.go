@@ -7,9 +7,9 @@ type note struct {
 	sending bool // a command is under way, or about to be sent
 	again   bool // something has changed meanwhile
 	text    string
-	doubt   bool // the server may have another one
+	doubt   bool // the server may have another note
 	epoch   uint64
-	units   int // that the session had when it last looked: with more, the server has forgotten the note
+	units   int // that the session had at the latest look: if it has more now, the server has forgotten the note
 }
 
 // NoteChanged sends the note of the users inside, which has changed, in the background.
@@ -39,7 +39,7 @@ func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
 	}
 	has, _ := n.plan.Settled()
 	switch {
-	case has.Units == 0: // the server shows no earlier note with the next ones
+	case has.Units == 0: // the server shows no earlier note with the next units
 		n.note.text, n.note.doubt = "", false
 	case n.note.epoch != has.Epoch, n.note.units < has.Units:
 		n.note.doubt = n.note.doubt || n.note.text != ""
@@ -48,9 +48,9 @@ func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
 	return backend.NoteRequest{Epoch: has.Epoch, Text: text}, has.Units > 0 && (n.note.doubt || n.note.text != text)
 }
 
-// sendNotes sends notes until the server has the last one, or a command fails: that is left to the next renewal, and one
-// that the server did not keep for its epoch to the reply to the claim that has another. It has no reference to the name, so that
-// Close need not wait for it.
+// sendNotes sends notes until the server has the latest, or a command fails: the next renewal sends the note again. A note
+// that the server did not keep, because the units have another epoch there, is sent again after the reply to the claim with
+// that epoch. sendNotes has no reference to the name, so that Close need not wait for it.
 func (n *Name) sendNotes() {
 	noter, ok := n.remote.(backend.ShareNoter)
 	for ok {

@@ -9,8 +9,8 @@
 //	  └── lost ◀──── keeper: renewals, and the end of trust
 //
 // One goroutine per name sends its commands, one at a time, while there is something to send. [plan.Plan] alone decides
-// what to send next, from the units that the session has and those that its users want. A later epoch replaces one that
-// waits; from then on replies to the earlier one are ignored.
+// what to send next, from the units that the session has and those that its users want. A claim with a later epoch replaces
+// one that waits; from then on replies to the earlier claim are ignored.
 package share
 
 import (
@@ -49,9 +49,9 @@ type Room struct {
 
 	mu      sync.Mutex
 	names   map[string]*Name
-	known   map[string]backend.Token // Name.known of retired names, of mostKnown at most
+	known   map[string]backend.Token // the highest tokens of retired read-write locks, of mostKnown at most
 	closed  bool                     // no new names
-	drained chan struct{}            // closed when closed and no name is left
+	drained chan struct{}            // closed when the room is closed and has no name left
 
 	actors sync.WaitGroup
 }
@@ -122,8 +122,8 @@ func (r *Room) retireLocked(n *Name) {
 // mostKnown is how many retired names' highest tokens a room remembers.
 const mostKnown = 1024
 
-// rememberLocked keeps the highest token of a name that is retired, and forgets other names' if there are too many.
-// r.mu and n.mu are held.
+// rememberLocked keeps the highest token of a name that is retired, and forgets the tokens of other names if there are too
+// many. r.mu and n.mu are held.
 func (r *Room) rememberLocked(n *Name) {
 	known := n.plan.Known()
 	if known == 0 || n.kind != backend.ReadWrite {
@@ -256,7 +256,7 @@ func (r *Room) Refusal() error {
 func (r *Room) Stop() {
 	r.stop()
 	for _, n := range r.all() {
-		n.halt() // so that none starts during the Wait
+		n.halt() // so that no goroutine starts during the Wait
 	}
 	r.actors.Wait()
 }

@@ -11,15 +11,15 @@ import (
 type demand struct {
 	keep, want, least int
 	limit             int
-	try               bool   // for one attempt
-	probe             bool   // ask whether another session still waits, or say that the units are in use
-	answer            uint64 // the try that asked
+	try               bool   // the head makes one attempt, and does not wait
+	probe             bool   // to ask whether another session still waits, or to say that the units are in use
+	answer            uint64 // the try of another session that it answers; 0: none
 }
 
 func only(units int) *demand { return &demand{keep: units, want: units} }
 
-// Next decides what to send next. It reports whether to send a copy of the claim now: Send and Request. If not, it returns
-// when to look again, the zero time if only an event can change anything.
+// Next decides what to send next. send reports whether to send a copy of the claim now, with Send and Request. If not, lookAt
+// is when to call Next again, the zero time if only an event can change anything.
 func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 	p.endBase(at)
 	for range 4 { // each iteration follows a race with a user that came in between; another user is another event
@@ -40,8 +40,8 @@ func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 	return at.Now.Add(time.Millisecond), false
 }
 
-// newLimit handles a lowered limit. All sessions together may have more units than that, and only a grant proves that
-// they do not. Until then no unit is passed on: what falls free goes back. It reports whether that begins.
+// newLimit handles a lowered limit. All sessions together may have more units than the new limit, and only a grant proves
+// that they do not. Until then no unit is passed on: what falls free goes back. newLimit reports whether that begins now.
 func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	p.lowered = p.units > 0 && limit <= p.limit && (p.lowered || limit < p.limit)
 	p.limit = limit
@@ -52,8 +52,8 @@ func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	return begins
 }
 
-// pending is Next when there is no new claim. The present one is repeated when its time comes, unless it only gives
-// back units that have expired by now.
+// pending returns the result of Next when there is no new claim. The present claim is repeated when its time comes, unless it
+// only gives back units that have expired by now.
 func (p *Plan) pending(then time.Time, at *Moment) (lookAt time.Time, send bool) {
 	c := p.current()
 	if c == nil {
@@ -187,15 +187,16 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 }
 
 // servedMeanwhile reports whether the head that a placed claim was for is inside, with a permit of its own session, when the
-// claim is to be repeated. The next head came later, so its place is not that one but behind the others.
+// claim is to be repeated. The next head came later, so it must not take over that place, but lines up behind the other
+// sessions.
 func (p *Plan) servedMeanwhile(c *claim, st sharedqueue.State, at *Moment) bool {
 	return p.kind == backend.Permits && c.placed && !c.try && p.units >= p.share &&
 		!at.Now.Before(c.resendAt) && at.Now.Before(p.patience(at, st))
 }
 
 // askForPermits returns the demand of a semaphore's head. With its share of the permits a session leaves the head to its own
-// users at first, which most often release one soon. If they always do, it asks once per heartbeat: the server tells it
-// neither that permits are free, nor that others keep some which they do not use.
+// users at first, which most often release one soon. If they always do, the session asks once per heartbeat: the server does
+// not report that permits are free, nor that other sessions keep some which they do not use.
 func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	d, patience := p.demandOf(st, p.units), p.patience(at, st)
 	if d == nil || p.units < p.share || !at.Now.Before(patience) {
@@ -210,8 +211,8 @@ func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Ti
 	return d, time.Time{}
 }
 
-// patience returns until when a semaphore's head waits for users of its own session: for two turns or, if those release
-// their permits less often than that, for twice as long as heads lately waited for one. A user that keeps a permit for
+// patience returns until when a semaphore's head waits for users of its own session: for two turns or, if these users release
+// their permits less often than that, for twice as long as heads lately waited for a permit. A user that keeps a permit for
 // longer than longestPace is no reason to wait.
 func (p *Plan) patience(at *Moment, st sharedqueue.State) time.Time {
 	if st.Once || st.InUse == 0 {
@@ -333,7 +334,7 @@ func (p *Plan) begin(at *Moment, d demand, limit int) bool {
 	}
 	p.last = at.EpochAbove(p.last)
 	c.epoch = p.last
-	if c.want > 0 || had > 0 || p.claiming || !p.unsettled { // else it gives back the same again, and prolongs nothing
+	if c.want > 0 || had > 0 || p.claiming || !p.unsettled { // otherwise it gives back the same units again, and prolongs nothing
 		p.markUnsettled(at)
 	}
 	p.claim, p.claiming = c, true

@@ -31,25 +31,25 @@ func (p *Plan) Due(now, stale time.Time) (at time.Time, renew bool) {
 	if p.units == 0 {
 		return time.Time{}, false
 	}
-	early := !p.renewalFailed && p.isSettled() // otherwise it is a retry, or may have to be repeated as one
+	early := !p.renewalFailed && p.isSettled() // otherwise the renewal is a retry, or may have to be repeated as one
 	return p.trust.Wake(), p.trust.Due(now, early) || !p.renewalFailed && p.trust.Sent.Before(stale)
 }
 
 // A Renewed is the reply to a renewal.
 type Renewed struct {
 	Epoch  uint64
-	Had    int  // units that the session had when it was sent
+	Had    int  // units that the session had when the renewal was sent
 	Failed bool // the server did not reply, or refused
 	Gone   bool // the server has no units of the session
-	Units  int  // that it has otherwise
+	Units  int  // how many it has otherwise
 	Sent   time.Time
-	Ahead  time.Duration // when it was sent
+	Ahead  time.Duration // how far the wall clock was ahead of the monotonic one when the renewal was sent
 }
 
 // Renewed handles the reply to a renewal. While a later claim is under way only a success counts: the server has not
-// carried that claim out yet, so the units it keeps are among those renewed. Otherwise it may have done so, which is not
-// known before its reply. The renewal was to find r.Had units: the claim whose place it found can have been granted more
-// since.
+// carried that claim out yet, so the units that the claim keeps are among those renewed. After any other reply the server may
+// have carried the claim out, which is not known before the reply to the claim. The server must have found r.Had units, not
+// p.units: the session may have been granted more since the renewal was sent.
 func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c lease.Change) {
 	switch {
 	case p.units == 0 || p.epoch != r.Epoch:
@@ -67,7 +67,7 @@ func (p *Plan) Renewed(at *Moment, r Renewed) (s Step, c lease.Change) {
 	return s, c
 }
 
-// Renewal returns what a renewal of the units says, and how many they are.
+// Renewal returns the renewal of the units that is to be sent, and how many units the session has.
 func (p *Plan) Renewal(remote backend.Remote, length time.Duration) (r backend.Renewal, had int) {
 	return backend.Renewal{Remote: remote, Epoch: p.epoch, Under: p.under, Lease: length}, p.units
 }

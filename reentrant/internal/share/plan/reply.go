@@ -30,7 +30,7 @@ func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
 
 // A Failure says what is known of a copy that failed.
 type Failure struct {
-	Refused      bool // it would be refused again
+	Refused      bool // the server refused, and would refuse another copy
 	Unreplicated bool // and the server has carried it out
 	WrongKind    bool // and the name has another kind at the server
 }
@@ -52,14 +52,14 @@ func (p *Plan) Failed(at *Moment, f Failure) {
 func (p *Plan) refuse(at *Moment, f Failure) {
 	want := p.claim.want
 	p.end()
-	if !f.Unreplicated { // otherwise others wait for what it gave
+	if !f.Unreplicated { // units that were given are given back without a pause: others wait for them
 		p.retryAt = at.Now.Add(at.Heartbeat)
 	}
 	if want > 0 {
 		p.markUnsettled(at) // earlier copies may have prolonged a lease or a place
 	}
 	if p.units == 0 && f.WrongKind {
-		p.unsettled = false // this session has no units of it
+		p.unsettled = false // this session has nothing under a name of another kind
 	}
 	at.Tier.Expel()
 }
@@ -67,7 +67,7 @@ func (p *Plan) refuse(at *Moment, f Failure) {
 // Awaits reports whether the claim under way has the given epoch. Replies to copies of an earlier one are ignored.
 func (p *Plan) Awaits(epoch uint64) bool { return p.claiming && p.claim.epoch == epoch }
 
-// hurry has another copy sent at once if the session was reconnected since the latest one.
+// hurry has another copy sent immediately if one was asked for (see Repeat) since the latest was sent.
 func (c *claim) hurry() {
 	if c.repeat {
 		c.resendAt = time.Time{}
@@ -82,7 +82,7 @@ func (p *Plan) Replied(at *Moment, r *backend.ShareReply, sent time.Time, ahead 
 	return s
 }
 
-// replied is Replied with the lease of the units in the reply.
+// replied does the work of Replied. c is the claim under way, and t the lease of the units in the reply.
 func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease) (notify func()) {
 	p.share, c.tries = r.Share, 0
 	switch {
@@ -117,7 +117,7 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 // waits reports whether a reply says that another session waits for units that this one has.
 func waits(r *backend.ShareReply) bool { return r.May < r.Units && r.Try == 0 }
 
-// tried has the session answer the try that a reply names. The message to it may be lost.
+// tried has the session answer the try that a reply names: the message about that try may have been lost.
 func (p *Plan) tried(try uint64) {
 	if p.units > 0 && try > p.answered {
 		p.answer = try
@@ -141,8 +141,8 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 	return notify
 }
 
-// placedTry handles the reply that the other sessions were asked for a try, or that not all have answered. It ends with the
-// reply to a copy that is sent after a heartbeat: a message that grants it can have been lost.
+// placedTry handles the reply to a try that the other sessions were asked for their unused units, or have not all answered
+// yet. The try ends with the reply to a copy that is sent after a heartbeat: a message that grants it can have been lost.
 func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
 	if c.end.IsZero() {
 		c.end = t.Sent.Add(at.Heartbeat)
@@ -152,8 +152,8 @@ func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
 	}
 }
 
-// limitKept handles how many units the session may keep while it waits: with its place at the head of the queue all, unless
-// a message has overtaken the reply.
+// limitKept handles how many units the session may keep while it waits: all of them if its place is at the head of the queue,
+// unless a message that has overtaken the reply says otherwise.
 func (p *Plan) limitKept(at *Moment, r *backend.ShareReply) {
 	switch keepAtMost := min(r.May, p.hint); {
 	case keepAtMost == backend.Unlimited:
@@ -175,7 +175,7 @@ func (p *Plan) refused(at *Moment, c *claim) {
 }
 
 // beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
-// it keeps. The head of a semaphore's queue repeats it once when its grace is over.
+// it keeps. The head of a semaphore's queue repeats its claim once when backend.ShareGrace is over.
 func (p *Plan) beat(at *Moment, c *claim, r *backend.ShareReply) time.Time {
 	wait := at.Heartbeat
 	if c.keep > 0 {
@@ -208,10 +208,11 @@ type grant struct {
 	first, last backend.Token
 	keepAtMost  int
 	waits       bool // by a reply, another session waits
-	tries       bool // by a reply, that one only tries; a push says neither
+	tries       bool // by a reply, the other session only tries; a push says neither
 }
 
-// tier converts g for the local tier: a writer gets its block of tokens, readers the last token that a writer used.
+// tier returns g as the terms of the local tier: a writer gets its block of tokens, readers the last token that a writer
+// used.
 func (g grant) tier(until time.Duration) sharedqueue.Terms {
 	t := sharedqueue.Terms{Units: g.units, Until: until}
 	if g.units == sharedqueue.All {
@@ -249,7 +250,7 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 	granted := c.asks() && g.units >= c.least
 	if g.keepAtMost < p.units {
 		p.contend(at, g.keepAtMost)
-		if g.waits || p.hintWaits || !g.tries && granted && g.keepAtMost < p.hint { // else it may be about a try
+		if g.waits || p.hintWaits || !g.tries && granted && g.keepAtMost < p.hint { // otherwise keepAtMost may be about a try
 			p.noteWaiter(at)
 		}
 	}
@@ -281,8 +282,8 @@ func (p *Plan) admit(at *Moment, g grant, t lease.Lease) {
 	at.Tier.Settle(g.tier(t.Until().Sub(at.Opened)))
 }
 
-// Pushed handles a grant that the server pushed. A claim that keeps units has it confirmed by a copy: if the message was
-// forged, its users would lose what they have with what they do not have.
+// Pushed handles a grant that the server pushed. If the claim keeps units, another copy of it has to confirm the grant: with
+// a forged grant the users would lose, together with units that they do not have, those that they have.
 func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 	switch c := &p.claim; {
 	case !p.Awaits(g.Epoch) || !c.asks():

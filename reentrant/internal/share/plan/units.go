@@ -17,11 +17,12 @@ import (
 
 // A Tier is the part of a local tier that a plan uses: the users of one session that are inside or wait.
 type Tier interface {
-	// Settle replaces what the session has and admits the waiters that fit.
+	// Settle replaces the units and tokens that the session has, and admits the waiters for which they suffice.
 	Settle(t sharedqueue.Terms)
-	// Trust prolongs the trust in the units.
+	// Trust sets the end of the trust in the units.
 	Trust(until time.Duration)
-	// Ask begins a turn, or changes keepAtMost in it: another session waits or tries, and this one may keep so many units.
+	// Ask begins a turn, or changes keepAtMost in it: another session waits or tries, and this one may keep keepAtMost units.
+	// The turn ends after so many admissions, or at turnEnd.
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
@@ -43,13 +44,13 @@ type Tier interface {
 	// Expel ends the present waits.
 	Expel()
 	Look() sharedqueue.State
-	// Rest reports whether no user is inside, and none was or came since the last call.
+	// Rest reports whether no user is inside or in line, and none came since the last call.
 	Rest() bool
 }
 
-// Options are what a plan needs of its session, the same for all names.
+// Options are what a plan needs to know of its session. All names of a session have the same.
 type Options struct {
-	Opened time.Time // when the session was; the local tiers count from it
+	Opened time.Time // when the session was opened; the times of the local tiers count from this moment
 
 	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
 
@@ -58,7 +59,7 @@ type Options struct {
 	Pause      func(try int, most time.Duration) time.Duration // before a copy is sent after one that failed
 	EpochAbove func(least uint64) uint64                       // a new epoch
 	Seen       func() backend.Token                            // the highest token that a user of the session got
-	Saw        func(backend.Token)                             // raises that, before a user gets the token
+	Saw        func(backend.Token)                             // raises what Seen returns, before a user gets the token
 }
 
 // A Moment is what the driver knows at the moment of an event.
@@ -75,8 +76,8 @@ type Step struct {
 	Notify func() // notifies the users that lost their units; nil if none did
 }
 
-// A Plan is what a session has and wants of one shared name. Its methods are its only transitions. A Plan is comparable, and a
-// copy is another one.
+// A Plan is what a session has and wants of one shared name. Its methods are its only transitions. A Plan is comparable, and
+// a copy of it is independent of the original.
 type Plan struct {
 	kind    backend.ShareKind // immutable
 	closing bool
@@ -84,7 +85,7 @@ type Plan struct {
 	// The units that the session has.
 	units         int           // never more than the tier hands out
 	epoch         uint64        // of the claim that settled them
-	under         backend.Token // First of the reply or push with which it got the first of them; the server checks it
+	under         backend.Token // First of the reply or push that gave the session the first of these units; the server checks it
 	trust         lease.Lease
 	renewalFailed bool // the last renewal got no reply
 
@@ -96,7 +97,7 @@ type Plan struct {
 	keepAtMost int
 	turnEnd    time.Time
 	hint       int       // the lowest keepAtMost of the messages since the latest copy was sent
-	hintWaits  bool      // one of them was of a session that waits
+	hintWaits  bool      // one of these messages was about a session that waits
 	share      int       // of a semaphore: the session's share, from the last reply
 	limit      int       // of a semaphore: its limit at the latest look
 	lowered    bool      // the limit was lowered, and the server has granted nothing under the new one yet
@@ -110,9 +111,9 @@ type Plan struct {
 	claim     claim
 	claiming  bool      // the claim is under way
 	last      uint64    // the latest epoch that was used
-	unsettled bool      // the server may have units or a place of the session that it does not count on
+	unsettled bool      // the server may have units or a place of the session that the plan does not count on
 	retryAt   time.Time // unsettled units are not given back again before this: the server refused
-	giveUp    time.Time // when everything owed has expired
+	giveUp    time.Time // when all that the server may still have of the session has expired
 }
 
 // A claim is what the session keeps and wants from one epoch on.
@@ -121,16 +122,16 @@ type claim struct {
 	keep, want, least int
 	limit             int
 	under, tail, seen backend.Token
-	probe             bool          // it asks whether another session still waits, or answers a try, and asks for nothing
+	probe             bool          // to answer a try, or ask whether another session still waits; may change nothing
 	try               bool          // it is refused, and not queued, if others use the units
 	answer            uint64        // the try that it answers
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
-	placed            bool          // the last reply said that it waits at the server
-	pressed           bool          // the beat after the grace was scheduled
+	placed            bool          // the last reply said that the claim waits at the server
+	pressed           bool          // the copy at the end of backend.ShareGrace was scheduled
 	tries             int           // consecutive copies without a reply
 	resendAt          time.Time
 	end               time.Time // of a try that is placed: its last copy is sent then, though not all have answered
-	repeat            bool      // the session was reconnected since the latest copy was sent
+	repeat            bool      // another copy was asked for (see Repeat) since the latest one was sent
 }
 
 // New returns the plan of a name of which the session has nothing.
@@ -158,10 +159,10 @@ func (p *Plan) Claims() bool { return p.claiming }
 // Waits reports whether the server has said that the claim under way waits there.
 func (p *Plan) Waits() bool { return p.claiming && p.claim.placed }
 
-// Claimed returns whether the claim under way asks for units, and how many of its latest copies had no reply.
+// Claimed reports whether the claim under way asks for units, and returns how many of its latest copies had no reply.
 func (p *Plan) Claimed() (asks bool, tries int) { return p.claiming && p.claim.asks(), p.claim.tries }
 
-// Closing reports whether Close was called.
+// Closing reports whether Close has been called.
 func (p *Plan) Closing() bool { return p.closing }
 
 // Known returns the highest token under which users of this session can have read or written.
@@ -197,7 +198,7 @@ func (p *Plan) Expire(at *Moment) (s Step) {
 
 const notRenewed = "the lease was not renewed in time"
 
-// lapsed reports whether the trust in the units has ended, and the users have not been told.
+// lapsed reports whether the trust in the units has ended, and the users still have them.
 func (p *Plan) lapsed(at *Moment) bool { return p.units > 0 && !p.trust.Trusted(at.Now) }
 
 // Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
@@ -227,7 +228,7 @@ func (p *Plan) Repeat() (s Step) {
 }
 
 // Wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.
-// It may refer to units whose grant has not come in yet.
+// The message may be about units whose grant has not come in yet.
 func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 	if keepAtMost == backend.Unlimited && try == 0 {
 		s.Look = p.unask(at)
@@ -269,8 +270,8 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 	p.askTier(at)
 }
 
-// askTier tells the tier how many units it may keep: all but one of its share in any case, until the base ends. What the
-// other session lacks then comes from those that have more.
+// askTier has the tier keep keepAtMost units while another session waits. For the first turns it may keep its base, if that
+// is more: all but one of the session's share. What the other session lacks then comes from sessions that have more.
 func (p *Plan) askTier(at *Moment) {
 	keep := p.keepAtMost
 	p.base = keep < p.share-1 && !p.lowered && at.Now.Before(p.turnEnd.Add(baseTurns*at.Turn))
@@ -288,7 +289,7 @@ func (p *Plan) baseEnd(at *Moment) time.Time {
 	return p.turnEnd.Add(baseTurns * at.Turn)
 }
 
-// endBase tells the tier that the base has ended.
+// endBase has the tier keep no more than keepAtMost, once the time of the base is over.
 func (p *Plan) endBase(at *Moment) {
 	if end := p.baseEnd(at); !end.IsZero() && !at.Now.Before(end) {
 		p.askTier(at)
@@ -310,8 +311,8 @@ const (
 	longestPace = 10 // up to which its users are said to release their permits often
 )
 
-// extend sets the lease of the units, unless the present one is longer. Trust that has ended goes on if no user has been told:
-// the server has had the units all the time.
+// extend sets the lease of the units, unless the present one is longer. Trust that has ended begins anew if the users still
+// have the units: the server has had them all the time.
 func (p *Plan) extend(at *Moment, t lease.Lease) {
 	if p.trust.Until().After(t.Until()) {
 		return
@@ -336,7 +337,7 @@ func (p *Plan) lose(at *Moment, why string) (notify func()) {
 		p.markUnsettled(at)
 	}
 	if p.units == backend.AllUnits {
-		p.known = max(p.known, p.block) // it is not known which of them were used
+		p.known = max(p.known, p.block) // it is not known which tokens of the block were used
 	}
 	p.have(0)
 	if p.claiming && p.claim.keep > 0 {
@@ -346,7 +347,7 @@ func (p *Plan) lose(at *Moment, why string) (notify func()) {
 	return notify
 }
 
-// markUnsettled records that the server may have units or a place of the session that it does not count on.
+// markUnsettled records that the server may have units or a place of the session that the plan does not count on.
 func (p *Plan) markUnsettled(at *Moment) {
 	p.unsettled = true
 	p.giveUp = at.Now.Add(at.Lease + at.Patience + at.CommandTimeout)
