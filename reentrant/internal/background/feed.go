@@ -8,7 +8,7 @@ import (
 // A Feed calls the user's code (the log's handler, the observer) in order, in a goroutine of its own. Slow code delays
 // neither a renewal nor the notice of a loss. While the feed is full, new calls are dropped.
 type Feed struct {
-	jobs    Workers // of one
+	jobs    Workers // with one goroutine
 	limit   int     // jobs that may wait
 	Dropped atomic.Int64
 }

@@ -46,8 +46,8 @@ func (w *Workers) Backlog() int {
 	return len(w.jobs)
 }
 
-// work runs jobs until there are none. A job that ends its goroutine (runtime.Goexit), as a user's code can, gets
-// another in its place.
+// work runs jobs until there are none. If a job ends its goroutine (runtime.Goexit), as a user's code can, another goroutine
+// takes its place.
 func (w *Workers) work() {
 	done := false
 	defer func() {

@@ -49,8 +49,8 @@ func Release(r backend.ReleaseResult) error {
 }
 
 // Same reports whether a reply is about the hold whose block of tokens begins with first. A server that forgot the hold may
-// have granted its epoch again, after another session had the lock: then the block is another one. 0 is a reply that
-// does not say.
+// have granted its epoch again, after another session had the lock: then the block is another one. replied is 0 in a reply
+// that does not say.
 func Same(first, replied backend.Token) bool { return replied == 0 || replied == first }
 
 // Ticket checks the status of a ticket.
@@ -96,8 +96,8 @@ func Share(req *backend.ShareRequest, r *backend.ShareReply) error {
 	return impossible(*r)
 }
 
-// Any client that may publish to a session's channel can forge a push, so a session takes from it no more than it asked for.
-// What does not pass these checks is not refused: a copy of the request asks the server.
+// Any client that may publish to a session's channel can forge a push, so a session accepts no more from a push than it asked
+// for. A push that does not pass these checks is not an error: the session asks the server with another copy of its request.
 
 // Grant reports whether a push can be the grant that was asked for.
 func Grant(req *backend.AcquireRequest, g *backend.Grant) bool {

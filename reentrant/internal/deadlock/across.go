@@ -42,7 +42,7 @@ func (c chain) same(before chain) bool {
 	})
 }
 
-// renewed reports whether every other session on the same chain has renewed its record since before.
+// renewed reports whether every other session of the chain has renewed its record since the chain before was read.
 func (c chain) renewed(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool { return now.beat == 0 || now.beat > then.beat })
 }
@@ -86,7 +86,7 @@ func (d *Detector[O]) look() {
 		case len(c) == 0:
 		case !c.same(before):
 			suspect[w.id] = c
-		case !c.renewed(before): // sessions do not renew at the same moment of each heartbeat
+		case !c.renewed(before): // keep the older sighting: sessions do not renew their records at the same moment
 			suspect[w.id] = before
 		case c.victim().Session == d.s.ID() && c.victim().Owner == owner.String():
 			w.end(c.cycle())
@@ -114,7 +114,7 @@ func (d *Detector[O]) own() (record, map[*Wait]O) {
 	return r, waits
 }
 
-// register publishes the record, or removes it when it has become empty. It reports success.
+// register publishes the record, or removes it when it has become empty. It reports whether that succeeded.
 func (d *Detector[O]) register(ctx context.Context, own record) bool {
 	text := ""
 	if len(own.Waits) > 0 {

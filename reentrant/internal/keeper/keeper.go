@@ -24,16 +24,16 @@ type Keeper struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup
 
-	// Both as the session's age in nanoseconds. wakes is when the next survey begins by itself. During a survey that is
-	// never, so that a lease that comes too late to be seen causes another one.
+	// Both as the session's age in nanoseconds. wakes is when the next survey begins by itself. During a survey wakes is
+	// never, so that a lease that comes too late for this survey causes another one.
 	wakes     atomic.Int64 // written by run
 	refreshed atomic.Int64 // leases that began before are renewed at once
 }
 
 const never = math.MaxInt64
 
-// maxSleep bounds the time between two surveys while there are leases: so soon after waking it is noticed that the machine
-// was suspended.
+// maxSleep bounds the time between two surveys while there are leases: so the keeper soon notices that the machine was
+// suspended.
 const maxSleep = time.Second
 
 // New returns a keeper of a session's leases. Nothing runs in it until Start.
@@ -50,7 +50,7 @@ func (k *Keeper) Start(rooms ...Room) {
 	k.work.Go(k.run)
 }
 
-// Stop ends that, and the batch that is under way. It returns when nothing runs any more.
+// Stop ends the surveys, and the batch that is under way. It returns when nothing runs any more.
 func (k *Keeper) Stop() {
 	k.stop()
 	k.work.Wait()
@@ -59,7 +59,7 @@ func (k *Keeper) Stop() {
 // Stopped reports whether Stop has begun.
 func (k *Keeper) Stopped() bool { return k.quit.Err() != nil }
 
-// WakeBy makes sure that a survey begins by then.
+// WakeBy makes sure that a survey begins no later than at.
 func (k *Keeper) WakeBy(at time.Time) {
 	if int64(at.Sub(k.session.Opened)) < k.wakes.Load() {
 		select {
@@ -101,15 +101,15 @@ func (k *Keeper) run() {
 	}
 }
 
-// survey has every room look at its leases.
+// survey has every room look at its leases. nudged says that a call of WakeBy caused it.
 func (k *Keeper) survey(renewing, nudged bool) *Survey {
 	s := &Survey{Now: time.Now(), Renewing: renewing}
 	k.wakes.Store(never)
 	s.Ahead, s.Refreshed = k.session.Ahead(), k.session.Opened.Add(time.Duration(k.refreshed.Load()))
 	s.wake = k.session.Opened.Add(never / 2)
 	if nudged {
-		// The lease that it was woken for may be on its way from one owner to the next. If it slept until it is woken, it
-		// would be woken again at every such moment.
+		// The lease for which the keeper was woken may be passing from one owner to the next, so that this survey does not
+		// see it. If the keeper then slept until it is woken, every such lease would wake it again.
 		s.WakeBy(s.wake)
 	}
 	for _, r := range k.rooms {

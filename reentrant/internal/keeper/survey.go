@@ -16,7 +16,8 @@ type Room interface {
 
 // A Holder is a name whose lease is renewed. When the reply comes, the name may have another lease, or none.
 type Holder interface {
-	// Renewed handles the reply. When the renewal was sent, the wall clock was so far ahead of the monotonic one.
+	// Renewed handles the reply to the renewal that was sent at sent, when the wall clock was ahead of the monotonic one by
+	// ahead.
 	Renewed(r *backend.Renewal, sent time.Time, ahead time.Duration)
 }
 
@@ -25,14 +26,14 @@ type Survey struct {
 	Now       time.Time
 	Ahead     time.Duration // how far the wall clock is ahead of the monotonic one
 	Renewing  bool          // a batch is under way. A survey follows its replies, and there is no other batch before that
-	Refreshed time.Time     // leases that began before are renewed at once: there may be another server since
+	Refreshed time.Time     // leases that began before this moment are renewed immediately: there may be another server since
 
-	wake     time.Time         // when the next one begins
+	wake     time.Time         // when the next survey begins
 	renewals []backend.Renewal // of the batch
 	holders  []Holder          // in the same order
 }
 
-// WakeBy has the next survey begin by then, and soon in any case: there is a lease.
+// WakeBy has the next survey begin no later than at, and within maxSleep in any case, since there is a lease.
 func (s *Survey) WakeBy(at time.Time) {
 	s.wake = core.Earlier(s.wake, core.Earlier(at, s.Now.Add(maxSleep)))
 }

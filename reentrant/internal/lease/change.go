@@ -7,11 +7,12 @@ type Change uint8
 const (
 	Unchanged Change = iota
 	Prolonged        // the lease was prolonged
-	Recovered        // the same, after a renewal that had failed
-	Failing          // the renewal is the first that failed
+	Recovered        // the lease was prolonged, and the renewal before had failed
+	Failing          // the renewal failed, and the one before had not
 )
 
-// ChangeBy returns what a renewal has changed: whether the one before it failed, and whether it did.
+// ChangeBy returns what a renewal has changed. failedBefore is whether the renewal before it failed, failed whether it did
+// itself.
 func ChangeBy(failedBefore, failed bool) Change {
 	switch {
 	case failed && failedBefore:

@@ -49,8 +49,8 @@ func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
 	return l
 }
 
-// Kept returns the lease of a hold that its session keeps while it may not need it. It is short too. It is renewed when the
-// hold is still needed after half of it.
+// Kept returns the lease of a hold that its session keeps between owners. This lease is short, too. After half of its length
+// it is renewed, if an owner still needs the hold then.
 func Kept(sent time.Time, ahead, length time.Duration) Lease {
 	l := New(sent, ahead, length, false)
 	l.renew = length / 2
@@ -127,8 +127,8 @@ func (l Lease) Slept(now time.Time, ahead time.Duration) Lease {
 	return l
 }
 
-// woken returns the lease after a nap. A wall clock that was stepped forward looks the same, so a lease that is renewed
-// is not given up: it is renewed at once, and if that fails it is trusted no longer than the pause between two tries.
+// woken returns the lease after a nap. A wall clock that was stepped forward looks the same, so a lease that is renewed is
+// not given up: it is due for renewal at once, and the nap does not shorten its trust below the pause between two tries.
 func (l Lease) woken(now time.Time, nap time.Duration) Lease {
 	trust := l.Trust - nap
 	if age := now.Sub(l.Sent); !l.Fixed() {

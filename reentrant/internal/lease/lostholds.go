@@ -13,8 +13,8 @@ type LostHolds[K comparable] struct {
 	mu   sync.Mutex // a leaf: nothing else is locked under it
 	owed counts[K]
 
-	// Of holds with a fixed lease: what was lost lately, and before that. The former takes the place of the latter when it
-	// has maxLapsed counts.
+	// The counts of holds with a fixed lease: lapsed has the latest, before those that are older. When lapsed has maxLapsed
+	// counts, it replaces before.
 	lapsed, before counts[K]
 }
 
