@@ -29,8 +29,8 @@
 // # Ownership and re-entry
 //
 // The owner of a lock is the calling goroutine, or the name that [WithOwner] put in the context. Its holds are
-// counted, and only it can unlock. A child goroutine is not its parent: it waits. Owners of two sessions are never
-// the same.
+// counted, and only it can unlock. A child goroutine is not its parent: it waits. Owners of two sessions are never the same,
+// unless they are portable ([WithPortableOwner]).
 //
 // # Life of a Lock call
 //

@@ -12,13 +12,13 @@ import (
 
 // A MultiLock takes the locks that are free together, in sweeps:
 //
-//	a b c d e f g h      all at once: the attempts travel together
+//	a b c d e f g h      one sweep: the attempts for all locks travel together
 //	✓ ✓ ✗ ✓ ✓ ✗ ✓ ✓      c is taken
 //	✓ ✓ …                d, e, g and h are given back, and c is waited for
-//	✓ ✓ ✓ ✓ ✓            then two at once, four, eight, …
+//	✓ ✓ ✓ ✓ ✓            then sweeps of two, four, eight, …
 //
-// So it waits for a lock only while it has none that comes later in the order of names, and two MultiLocks never wait for
-// each other. Before it waits, it gives back the locks that it took after the gap.
+// So a call waits for a lock only while it has no lock that comes later in the order of names, and two MultiLocks never wait
+// for each other. Before it waits, it gives back the locks that it took after the gap.
 
 // minSweep is the least number of locks for which there are sweeps. A sweep keeps the locks that it takes after a gap
 // from others for two round trips, and gives them back with a command. With few, contended locks that costs more than

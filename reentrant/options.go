@@ -28,7 +28,7 @@ const (
 // (docs/performance.md). WithTurn sets another number.
 //
 // In cohort mode a hand-over costs Redis nothing, so the cost of a turn is spread over more of them: 512. On a busy machine
-// that gives a quarter more sections/s than 256, on an idle one the same, with longest waits that are a fifth to seven
+// that gives a quarter more sections/s than 256, on an idle machine as many, with longest waits that are a fifth to seven
 // tenths longer.
 //
 // A count says nothing about how long the sections are, so there are time limits too. With sections so long that a turn takes
@@ -57,8 +57,9 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.Lease = d } 
 
 // WithHeartbeat sets how often a waiting session shows that it is alive. A session that was silent for three heartbeats
 // is skipped. A waiter whose wake-up was lost waits for one heartbeat longer. A lock that is pushed to a waiting session
-// has a lease of three heartbeats until its first renewal, a third of a heartbeat later: a process that stops for longer
-// just then loses it, however long the lease of [WithLease] is. At least 1 ms. Default 1 s, or a third of the lease if that is less.
+// has a lease of three heartbeats, or that of [WithLease] if it is less, until its first renewal, a third of a heartbeat
+// later: a process that stops for longer just then loses it, however long the lease of [WithLease] is. At least 1 ms. Default
+// 1 s, or a third of the lease if that is less.
 func WithHeartbeat(d time.Duration) Option { return func(c *config) { c.Heartbeat = d } }
 
 // WithTurn limits a session's turn: it may hand a lock from one of its owners to the next n times in a row, and for d,
@@ -146,13 +147,12 @@ func WithProfilerLabels() Option { return func(c *config) { c.Profiled = true } 
 // and skips the check of goroutine ids.
 func WithExplicitOwners() Option { return func(c *config) { c.Explicit = true } }
 
-// WithName names the session. Its id begins with the name, so people see that wherever they see the session: in
-// [Lock.Inspect] and the relock command, in log lines, errors and deadlock reports. Letters, digits, hyphens,
-// underscores and dots stay, all else becomes a hyphen, and the name is cut after 48 bytes. Sessions may have the same
-// name; with the host in it, people know which of many processes it is. Default: the host's name and the process id, as in
-// web-4711.
+// WithName names the session. Its id begins with the name, so people see the name wherever they see the session: in
+// [Lock.Inspect] and the relock command, in log lines, errors and deadlock reports. Letters, digits, hyphens, underscores and
+// dots stay, all else becomes a hyphen, and the name is cut after 48 bytes. Sessions may have the same name; with the host in
+// it, people know which of many processes it is. Default: the host's name and the process id, as in web-4711.
 //
-// CLIENT LIST shows connections, whose names are the client's: redisbackend.Open takes client_name from the URL, as in
+// CLIENT LIST shows connections, whose names the client sets: redisbackend.Open takes client_name from the URL, as in
 // redis://localhost:6379?client_name=billing, and gives host and process id without it; for a client of your own set
 // rueidis.ClientOption.ClientName.
 func WithName(name string) Option { return func(c *config) { c.Name = name } }

@@ -76,11 +76,11 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	return err
 }
 
-// TryAcquire takes n permits if they are not in use and no other caller waits. Permits that are free at the server it
-// gets by one command. Otherwise the server asks the other sessions for what they do not use: TryAcquire returns when
-// they have replied, two round trips in all, three if such a session has a command under way. If one does not reply, the
-// server is asked once more, after a heartbeat. TryAcquire returns false and a nil error if it got none, and an error if the
-// server could not be asked.
+// TryAcquire takes n permits if they are not in use and no other caller waits. It gets permits that are free at the server
+// with one command. Otherwise the server asks the other sessions for what they do not use: TryAcquire returns when they have
+// replied, two round trips in all, three if such a session has a command under way. If one does not reply, the server is
+// asked once more, after a heartbeat. TryAcquire returns false and a nil error if it got none, and an error if the server
+// could not be asked.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (bool, error) {
 	_, ok, err := s.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	return ok, err

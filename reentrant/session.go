@@ -200,9 +200,9 @@ const closeGrace = time.Second
 // ErrUnavailable; if the backend refuses the command that gives back a read-write lock or permits, the error is also that
 // refusal. What the session still has is released in the background, or expires.
 //
-// Several calls of Close may wait at once. The first of their contexts to end gives up what is held, for all of them.
-// Every call but the first returns ErrClosed when the session has ended. The first call returns it, too, if another call gave
-// up holds.
+// Several calls of Close may wait at the same time. The first of their contexts to end gives up what is held, for all of
+// them. Every call but the first returns ErrClosed when the session has ended. The first call returns it, too, if another
+// call gave up holds.
 func (s *session) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("reentrant: close: nil context")

@@ -1,5 +1,5 @@
-// Package background runs a session's work that no caller waits for, and calls the user's code (the log, the observer)
-// beside everything else.
+// Package background runs a session's work that no caller waits for, and calls the user's code (the log, the observer) in
+// goroutines of its own.
 package background
 
 import (
@@ -13,7 +13,7 @@ import (
 // behind n stalled ones begin after Stall × log2(n/Size), and the number of goroutines follows the number of commands
 // without a reply.
 type Workers struct {
-	Size  int           // goroutines that run at once while no job takes longer than Stall
+	Size  int           // goroutines that run at the same time while no job takes longer than Stall
 	Stall time.Duration // 0: never; with Size 1 the jobs then run in order
 
 	mu      sync.Mutex // a leaf

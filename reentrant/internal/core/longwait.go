@@ -97,7 +97,7 @@ func (l *look) isDone() bool {
 	}
 }
 
-// add reports a wait, at once if there is a new look, and otherwise in the background.
+// add reports a wait, immediately if there is a look that is done and still new, and otherwise when a look is done.
 func (l *longWaits) add(w *LongWait) {
 	l.mu.Lock()
 	k, known := l.lookLocked(w.key())

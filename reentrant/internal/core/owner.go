@@ -36,7 +36,7 @@ func (o Owner) String() string {
 
 // What follows are functions, and not methods, because Owner is a type of the public package.
 
-// IsShared reports whether several goroutines can act as the owner at once.
+// IsShared reports whether several goroutines can act as the owner at the same time.
 func IsShared(o Owner) bool { return o.goroutine == 0 }
 
 // IsPortable reports whether the owner is known by its name in the whole deployment.

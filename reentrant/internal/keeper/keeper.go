@@ -69,7 +69,7 @@ func (k *Keeper) WakeBy(at time.Time) {
 	}
 }
 
-// Refresh renews every lease at once: there may be another server now.
+// Refresh renews every lease as soon as possible, due or not: there may be another server now.
 func (k *Keeper) Refresh() {
 	now := time.Now()
 	k.refreshed.Store(int64(now.Sub(k.session.Opened)))

@@ -5,7 +5,7 @@ import "sync"
 // LostHolds counts the Unlocks that are owed for lost holds. Those Unlocks return ErrLost. K says whose holds they were,
 // and of what.
 //
-// A count stays until the last Unlock that it is for, so there are never more of them than holds that were lost and not
+// A count stays until the last Unlock that it is for, so there are never more counts than holds that were lost and not
 // unlocked since. An owner that never unlocks what it lost costs one count for as long as the session exists, as one that
 // never unlocks what it holds costs a hold. Holds with a fixed lease are the exception: their owners may leave them to
 // expire.

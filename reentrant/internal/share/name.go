@@ -241,7 +241,7 @@ func (n *Name) NextWord(since time.Time) (heard <-chan error) {
 	if asks, _ := n.plan.Claimed(); !asks || n.unheardLocked(since, n.denied) == nil {
 		return nil
 	}
-	return n.callLocked(n.asked) // the copy under way or, if there is none, any
+	return n.callLocked(n.asked) // for the copy under way or, if there is none, the next one
 }
 
 // callLocked adds a lastCall for the copies that are sent at the given time or later, and returns its channel. n.mu is held.
@@ -288,7 +288,7 @@ func (n *Name) Tier() Tier { return n.tier }
 // Kind returns the kind given to Join.
 func (n *Name) Kind() backend.ShareKind { return n.kind }
 
-// Ref returns the name's Ref, always the same.
+// Ref returns the name's Ref. A Name has one Ref for its whole life.
 func (n *Name) Ref() *Ref { return n.ref }
 
 // Until returns when the trust in the units ends unless they are renewed.

@@ -18,7 +18,7 @@ type notes struct {
 type noted struct {
 	text    string
 	owner   core.Owner
-	permits int         // of a semaphore: what is left of those that it took
+	permits int         // of a semaphore: how many are left of the permits that the call took
 	call    *PermitCall // that took them
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// Send begins a copy of the claim under way, which Request returns.
+// Send records that a copy of the claim under way is about to be sent. Request returns the copy.
 func (p *Plan) Send(at *Moment) {
 	p.claim.ahead, p.claim.repeat, p.hint, p.hintWaits = at.Ahead, false, backend.Unlimited, false
 }
@@ -282,8 +282,8 @@ func (p *Plan) admit(at *Moment, g grant, t lease.Lease) {
 	at.Tier.Settle(g.tier(t.Until().Sub(at.Opened)))
 }
 
-// Pushed handles a grant that the server pushed. If the claim keeps units, another copy of it has to confirm the grant: with
-// a forged grant the users would lose, together with units that they do not have, those that they have.
+// Pushed handles a grant that the server pushed. If the claim keeps units, another copy of it has to confirm the grant: if
+// the session believed a forged grant, its users would soon lose all units, also those that they really have.
 func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 	switch c := &p.claim; {
 	case !p.Awaits(g.Epoch) || !c.asks():

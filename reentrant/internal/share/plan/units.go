@@ -48,14 +48,14 @@ type Tier interface {
 	Rest() bool
 }
 
-// Options are what a plan needs to know of its session. All names of a session have the same.
+// Options are what a plan needs to know of its session. All names of a session have the same Options.
 type Options struct {
 	Opened time.Time // when the session was opened; the times of the local tiers count from this moment
 
 	Lease, Heartbeat, CommandTimeout, Patience, GrantTTL time.Duration
 
 	Turn       time.Duration                                   // how long a turn is
-	Jitter     func(most time.Duration) time.Duration          // a random part of a time
+	Jitter     func(most time.Duration) time.Duration          // returns a random time shorter than most
 	Pause      func(try int, most time.Duration) time.Duration // before a copy is sent after one that failed
 	EpochAbove func(least uint64) uint64                       // a new epoch
 	Seen       func() backend.Token                            // the highest token that a user of the session got
