@@ -57,7 +57,7 @@ func (m *member) requireNotReplicated(epoch uint64) {
 	assert.Empty(m, m.hash())
 }
 
-func TestReplicasAcknowledgeAnAcquire(t *testing.T) {
+func TestAnAcquireNeedsAsManyReplicasAsAskedFor(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
 	a, b := s.with(1, limit).join("a"), s.with(2, 200*time.Millisecond).join("b")

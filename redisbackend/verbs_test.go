@@ -47,7 +47,7 @@ func TestReenterNeverShortensTheLease(t *testing.T) {
 	})
 }
 
-func TestReenterOfAHoldThatIsGone(t *testing.T) {
+func TestReenterReportsAHoldThatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
 		gone := backend.ReenterReply{Gone: true}
@@ -147,7 +147,7 @@ func TestReleaseOfAFreeLockWakesItsWaiters(t *testing.T) {
 	})
 }
 
-func TestReleaseAfterFlush(t *testing.T) {
+func TestReleaseAfterFlushWritesNothing(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		a.take(1)
@@ -263,7 +263,7 @@ func TestRenewIsOneCommandForAHundredLocks(t *testing.T) {
 	assert.Equal(t, 3, scriptCalls(s)-before, "one command for a hundred locks")
 }
 
-func TestRenewOfForeignLocks(t *testing.T) {
+func TestRenewRefusesLocksOfOtherSessions(t *testing.T) {
 	s := embedded(t)
 	a, b := s.join("a"), s.join("b")
 	a.take(1)
@@ -280,7 +280,7 @@ func TestRenewOfForeignLocks(t *testing.T) {
 	a.conn.Renew(s.ctx(), nil)
 }
 
-func TestInspect(t *testing.T) {
+func TestInspectShowsTheHoldAndTheWaitersThatAreAlive(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		assert.Equal(t, backend.State{}, a.inspect())
@@ -302,7 +302,7 @@ func TestInspect(t *testing.T) {
 }
 
 // A hash with other data is refused, and not changed.
-func TestAHashThatIsNotALock(t *testing.T) {
+func TestAHashThatIsNotALockIsRefused(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"one that does not expire": {"some:thing", "1"},
 		"one without an owner":     {"balance", "100"},
@@ -331,7 +331,7 @@ func TestAHashThatIsNotALock(t *testing.T) {
 	}
 }
 
-func TestForceUnlock(t *testing.T) {
+func TestForceUnlockGivesTheLockToTheNextWaiter(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
 		force := func() bool {
@@ -354,7 +354,7 @@ func TestForceUnlock(t *testing.T) {
 	})
 }
 
-func TestPrefix(t *testing.T) {
+func TestAPrefixSeparatesKeysAndIsNoPartOfTheName(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		app, err := newBackend(s.client, "app:")
 		require.NoError(t, err)

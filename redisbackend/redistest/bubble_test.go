@@ -147,7 +147,7 @@ func TestALeaseThatRunsOutIsLostAtItsEnd(t *testing.T) {
 }
 
 func TestSidesPermitsAndConditionsInVirtualTime(t *testing.T) {
-	t.Run("RWLock", func(t *testing.T) {
+	t.Run("AWriterWaitsForAllReaders", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, s *redistest.Server) {
 			one, two := process(t, s.Backend()).NewRWLock("map"), process(t, s.Backend()).NewRWLock("map")
 			start := time.Now()
@@ -161,7 +161,7 @@ func TestSidesPermitsAndConditionsInVirtualTime(t *testing.T) {
 			assert.Equal(t, 11*time.Minute, (<-got).Sub(start), "a writer waits for all readers")
 		})
 	})
-	t.Run("Semaphore", func(t *testing.T) {
+	t.Run("AWaiterGetsAPermitWhenItIsReleased", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, s *redistest.Server) {
 			one, two := process(t, s.Backend()).NewSemaphore("pool", 2), process(t, s.Backend()).NewSemaphore("pool", 2)
 			start := time.Now()
@@ -173,7 +173,7 @@ func TestSidesPermitsAndConditionsInVirtualTime(t *testing.T) {
 			require.NoError(t, two.Release(t.Context(), 1))
 		})
 	})
-	t.Run("Condition", func(t *testing.T) {
+	t.Run("AWaiterReturnsWhenItIsSignalled", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, s *redistest.Server) {
 			mine, theirs := process(t, s.Backend()).NewLock("work"), process(t, s.Backend()).NewLock("work")
 			start := time.Now()
