@@ -69,7 +69,7 @@ func TestALockOnWhateverRedisThereIs(t *testing.T) {
 	require.NoError(t, session.Close(t.Context()))
 }
 
-func TestAWaiterIsNext(t *testing.T) {
+func TestAWaiterGetsTheLockAfterUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redistest.InBubble(t)
 		mine, theirs := process(t, server).NewLock("work"), process(t, server).NewLock("work")

@@ -9,7 +9,7 @@ import (
 )
 
 // Text is readable in light and in dark, and the borders by which the states of turns differ can be distinguished.
-func TestContrast(t *testing.T) {
+func TestTextIsReadableInLightAndDarkMode(t *testing.T) {
 	css, err := web.ReadFile("web/style.css")
 	require.NoError(t, err)
 	contrast.Check(t, string(css), contrast.Text,
