@@ -28,7 +28,7 @@ func TestWhatTakesLongIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestTopologiesAreAskedFor(t *testing.T) {
+func TestSuitesOfOtherTopologiesRunOnlyOnRequest(t *testing.T) {
 	for value, runs := range map[string]bool{"": false, "0": false, "1": true, "true": true} {
 		t.Setenv("RELOCK_TOPOLOGIES", value)
 		var went bool
