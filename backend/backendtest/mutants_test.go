@@ -162,7 +162,7 @@ var mutants = []mutant{
 	{"a lock stays for a time that is over", "Stays/InThePastTheLockIsFree", releases(func(_ *remote, q *backend.ReleaseRequest) { q.StaysUntil = time.Now().Add(time.Minute) })},
 	{"a lock that stays is the owner's", "Stays/TheLockIsNobodys", staysWithTheOwner},
 	{"Inspect does not say that the holder has released it", "Stays/TheLockIsNobodys", states(func(st *backend.State) { st.Unlocked = false })},
-	{"a release refuses the attempts to come", "Release/WithholdsNothingFromTheSessionsNextAttempt", releases(func(_ *remote, q *backend.ReleaseRequest) {
+	{"a release refuses the attempts to come", "Release/LetsTheSessionsNextAttemptIn", releases(func(_ *remote, q *backend.ReleaseRequest) {
 		q.Epoch, q.Until = q.Epoch+1, time.Now().Add(forever)
 	})},
 

@@ -16,7 +16,7 @@ var releaseCases = []testCase{
 	{"Release/GivesTheLockToTheLongestWaiter", releaseGivesOn},
 	{"Release/OfAGrantGivesItToTheNext", releaseOfAGrant},
 	{"Release/AgainDoesNotTakeTheLockFromTheNext", releaseAgain},
-	{"Release/WithholdsNothingFromTheSessionsNextAttempt", releaseThenAcquire},
+	{"Release/LetsTheSessionsNextAttemptIn", releaseThenAcquire},
 }
 
 func releaseFreesOnce(t *test) {
