@@ -179,7 +179,7 @@ func TestAWriterThatReadsGoesOnAsAReader(t *testing.T) {
 	})
 }
 
-func TestOwnersOutOfLineLetOthersPass(t *testing.T) {
+func TestAWriterThatLeavesTheLineLetsReadersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(1)
 		enterRW(q, "a", Read)

@@ -139,7 +139,7 @@ func TestTheEngineIsCalledOnlyForWhatItHasNotSeen(t *testing.T) {
 }
 
 // A claim that waits needs another command than the try before it.
-func TestTheEngineIsCalledWhenAClaimThatWaitsFollowsATry(t *testing.T) {
+func TestTheEngineIsCalledWhenTheTryBeforeAWaitingClaimLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
 		close(done)
