@@ -33,7 +33,7 @@ func passed(t *testing.T, lease time.Duration, seen backend.Token) (*protocol.Lo
 }
 
 // An attempt that begins no lease leaves the record as it is: so that must be kept for long enough.
-func TestAPassWithALongerLeaseKeepsTheRecord(t *testing.T) {
+func TestTheRecordOutlivesAPassWithALongerLease(t *testing.T) {
 	l, _ := passed(t, time.Hour, 0)
 	require.NotZero(t, l.Renew(now+time.Second, "a", 2, time.Hour))
 	assert.NotZero(t, l.Renew(now+50*time.Minute, "a", 2, time.Second), "a hold without its record is lost")
