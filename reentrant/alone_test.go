@@ -32,7 +32,7 @@ func kept(t *testing.T, l *reentrant.Lock) bool {
 	return state.Locked && state.Owner == backend.LingeringOwner
 }
 
-func TestALockWithWhichASessionIsAloneCostsNothing(t *testing.T) {
+func TestALockWithWhichASessionIsAloneCostsNoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
 		l := s.NewLock("x")

@@ -42,7 +42,7 @@ func TestContradictingOptionsAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestOptionsKeepTheRulesOfGrants(t *testing.T) {
+func TestDerivedTimesLeaveRoomForALostMessage(t *testing.T) {
 	for _, opts := range [][]Option{nil, {WithLease(300 * time.Millisecond)}, {WithLease(time.Minute), WithHeartbeat(20 * time.Second)}} {
 		c, err := newConfig(opts)
 		require.NoError(t, err)

@@ -104,7 +104,7 @@ func TestSignalUnderAnEndedContext(t *testing.T) {
 	})
 }
 
-func TestVerifyReportsWhatFailed(t *testing.T) {
+func TestAnErrorOfVerifyNamesTheCallAndTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		l := newSession(t, b).NewLock("x")

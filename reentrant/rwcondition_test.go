@@ -388,7 +388,7 @@ func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 }
 
 // The server forgets the lock of the conditions between its grant and the ticket. The writer asks for both again.
-func TestATicketThatWasNotTakenIsTakenAgain(t *testing.T) {
+func TestAWriterAsksAgainForATicketThatItDidNotGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)

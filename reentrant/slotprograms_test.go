@@ -136,7 +136,7 @@ func (p *slotProgram) run(cuts bool, opts ...reentrant.Option) {
 }
 
 // Of slots that are not lost no two have the same number, tokens of a number rise, and at last all are free.
-func TestSlotsOfRandomPrograms(t *testing.T) {
+func TestNoTwoSlotsOfRandomProgramsHaveTheSameNumber(t *testing.T) {
 	modes := map[string][]reentrant.Option{"plain": nil, "asynchronous": {reentrant.WithAsyncUnlock()}, "cohort": {reentrant.WithCohort()}}
 	for name, mode := range modes {
 		for _, cuts := range []bool{false, true} {

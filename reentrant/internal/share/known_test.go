@@ -44,7 +44,7 @@ func readsAbove(t *testing.T, s *session[*sharedqueue.RW[string]], token backend
 
 // A server that fails over to a replica without the last writes has an older record. If a session knows a later token,
 // it says so in its requests, so that its readers' versions never fall.
-func TestReadersComeAboveAllThatTheSessionKnowsOf(t *testing.T) {
+func TestAReadersRequestHasTheHighestTokenThatTheSessionKnows(t *testing.T) {
 	t.Run("a token that was used", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { readsAbove(t, written(t), 20) })
 	})
