@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call may allocate what rueidis allocates for such a command, and one string that has all its numbers. Garbage
-// collections and the client's own goroutines can only add to a count, so the smallest of several counts is compared.
+// A call may allocate what rueidis allocates for a script with as many keys and arguments, and one string that has all its
+// numbers. Garbage collections and the client's own goroutines can only add to a count, so the smallest of several counts
+// is compared.
 func TestAllocationsOfACall(t *testing.T) {
 	s := newBench(t)
 	calls := []func() error{s.lock, s.unlock}

@@ -75,7 +75,7 @@ func faraway(tb testing.TB, addr string, d time.Duration) string {
 	return listener.Addr().String()
 }
 
-// reply passes on what the server says, d later, until one of both has closed its connection.
+// reply passes the server's data on to the client, d later, until the server or the client has closed its connection.
 func reply(client, server net.Conn, d time.Duration) {
 	type piece struct {
 		data []byte

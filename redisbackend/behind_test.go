@@ -12,11 +12,12 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A heartbeat of a session that waits behind the head of a shared name is handled by the first lines of share. The
-// explorer compares what they do with package protocol; here is what no rule of the protocol leads to.
+// A heartbeat of a session that waits behind the head of a shared name is handled by the first lines of the script share.
+// The explorer compares these lines with package protocol. The tests in this file begin with states to which no rule of
+// the protocol leads.
 
-// behind has a session hold a read-write lock, and others wait for it: the head, and one behind it, whose heartbeat it
-// returns.
+// behind makes one session hold a read-write lock, and two wait for it. It returns a function that sends a heartbeat of
+// the second waiter.
 func (s *site) behind() (heartbeat func() (backend.ShareReply, error)) {
 	for _, id := range []string{"holder", "head"} {
 		_, err := s.join(id).share(sharing(1, 0, backend.AllUnits))
@@ -65,7 +66,7 @@ func TestAHeartbeatBehindTheHeadIsEightCommands(t *testing.T) {
 	})
 }
 
-// A head that could have been served, or refused, is: by whom does not matter.
+// A heartbeat from behind the head also serves a head that fits, or refuses a head that only tries and cannot have the lock.
 func TestAHeartbeatBehindTheHeadSettlesTheHead(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		heartbeat := s.behind()
@@ -110,7 +111,7 @@ func TestAHeartbeatBehindTheHeadIsRefusedAsEver(t *testing.T) {
 	})
 }
 
-// On a Redis without free memory a place is kept.
+// On a Redis without free memory, the heartbeat of a session behind the head still keeps its place.
 func TestAHeartbeatBehindTheHeadOnAFullServer(t *testing.T) {
 	t.Parallel()
 	s := realRedis(t)

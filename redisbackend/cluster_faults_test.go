@@ -393,7 +393,7 @@ func TestRenewalsWhenANodeIsDown(t *testing.T) {
 	renewalsWithout(t, (*redisserver.Server).Stop)
 }
 
-// It is no subtest: one that is parallel starts when most tests have ended, and this takes half as long as Renew may.
+// This is no subtest: a parallel subtest starts when most tests have ended, and this test takes half as long as Renew may.
 func TestRenewalsWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 	renewalsWithout(t, (*redisserver.Server).Freeze)
@@ -405,7 +405,7 @@ func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	const down = 1
 	stop(servers.Masters[down])
 	isDown := func(r backend.Remote) bool { at, _ := owner(t, servers, r.Name()); return at == down }
-	for wait := limit / 4; ; wait *= 2 { // the other nodes may be slow; what waits for this one takes all the time
+	for wait := limit / 4; ; wait *= 2 { // the other nodes may be slow; a wait for the node that is down would last until ctx ends
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		a.conn.Renew(ctx, renewals)
 		cancel()
@@ -434,7 +434,7 @@ func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	servers.Masters[down].Thaw()
 }
 
-// Nor does it delay a look at a lock on another node.
+// A node that does not reply does not delay InspectAll of locks on other nodes.
 func TestInspectAllWhenANodeIsDown(t *testing.T) {
 	t.Parallel()
 	inspectAllWithout(t, (*redisserver.Server).Stop)
@@ -508,7 +508,8 @@ func (m *member) inspectAll(renewals []backend.Renewal, within time.Duration) []
 	return all
 }
 
-// The same for a session: it loses its locks on the node that hangs in time, and keeps its locks on other nodes.
+// A session reports the loss of its locks on a node that hangs once their leases are no longer trusted, and keeps its locks on
+// other nodes.
 func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")

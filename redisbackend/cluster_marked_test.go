@@ -211,7 +211,7 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	return result, true
 }
 
-// A dump is what some keys had at a moment.
+// A dump has the values of some keys at a moment.
 type dump struct {
 	at    time.Time // before the node was asked
 	value map[string]string
@@ -232,7 +232,7 @@ func (m *marker) dump(do func(...string) rueidis.RedisResult, keys []string) dum
 	return d
 }
 
-// unchanged reports whether the keys still have the same, but for those that have expired.
+// unchanged reports whether the keys still have the same values, except for keys that have expired.
 func (d dump) unchanged(now dump) bool {
 	for key, value := range now.value {
 		if d.value[key] != value {
@@ -288,7 +288,7 @@ func conformsInMarkedSlots(t *testing.T, suite []backendtest.Option, options ...
 	return m
 }
 
-// hasRun checks that each script has run in a marked slot; lean says whether those that compare the record are used.
+// hasRun checks that each script has run in a marked slot; lean says whether sessions send the scripts that compare the record.
 func (m *marker) hasRun(s *lua.Scripts, lean bool) {
 	scripts := map[string]lua.Script{
 		"acquire": s.Acquire, "reenter": s.Reenter, "release": s.Release, "renew": s.Renew, "resume": s.Resume, "watch": s.Watch,

@@ -73,8 +73,8 @@ func handOver(from, to *member, epoch uint64) {
 	require.Equal(from, backend.Released, to.release(epoch))
 }
 
-// untilHeard passes the lock on until the waiting session listens to its channel on the right node, from where on
-// hand-overs must not use the bus. It returns the next epoch.
+// untilHeard passes the lock on until the waiting session listens to its channel on the right node. From then on
+// hand-overs must not use the bus. untilHeard returns the next epoch.
 func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uint64 {
 	from.Helper()
 	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // a subscription that failed is tried again at the next wait

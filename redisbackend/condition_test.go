@@ -81,7 +81,7 @@ func (m *member) signal(epoch, op uint64) {
 	require.NoError(m, err)
 }
 
-// status returns that of a waiter's ticket, by its beat.
+// status sends a beat for a waiter's ticket, and returns the ticket's status.
 func (m *member) status(ticket uint64) backend.TicketStatus {
 	m.Helper()
 	status, err := m.conditions().Beat(m.ctx(), "ready", []uint64{ticket}, nil)
@@ -89,13 +89,13 @@ func (m *member) status(ticket uint64) backend.TicketStatus {
 	return status[0]
 }
 
-// late makes a waiter one that has not acknowledged its signal in time.
+// late makes Redis believe that a waiter has not acknowledged its signal in time.
 func (m *member) late(ticket uint64) {
 	m.Helper()
 	m.run("ZADD", "relock:{"+m.name+"}:s:5:ready:"+m.name, "XX", "1", m.id+":"+text(int64(ticket)))
 }
 
-// A signal that is acknowledged too late, but before it was given to another waiter, has woken one already.
+// A signal that is acknowledged too late, but before another waiter got it, has woken its own waiter: no other gets it then.
 func TestASignalThatIsAcknowledgedLateGoesToNoOther(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
@@ -110,7 +110,7 @@ func TestASignalThatIsAcknowledgedLateGoesToNoOther(t *testing.T) {
 	})
 }
 
-// The next signal does not wait for a heartbeat to take back one that was not acknowledged.
+// A signal that was not acknowledged is taken back and given to another waiter by the next signal, without a heartbeat.
 func TestASignalThatIsNotAcknowledgedGoesOnWithTheNext(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, s := range []*site{s, s.withoutScripts()} {
@@ -226,7 +226,7 @@ func TestSignalAllIsBoundedForRedis(t *testing.T) {
 		for epoch := uint64(1); epoch < 2*waiters; epoch += 2 {
 			a.take(epoch)
 			_, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
-				Holds: 1, Patience: time.Hour, GrantTTL: grantTTL}) // all are alive in the end
+				Holds: 1, Patience: time.Hour, GrantTTL: grantTTL}) // so long that all waiters are alive at the end
 			require.NoError(t, err)
 		}
 		b.take(1)

@@ -135,8 +135,8 @@ func TestConformancePlainEmbedded(t *testing.T) {
 	}, backendtest.InBubble(), backendtest.InParallel())
 }
 
-// offering is for the sessions of WithRedisson: one that waits offers the lock to the first when it has subscribed to its channel.
-// On a busy machine that can take some seconds, in marked slots above all.
+// offering gives sessions of WithRedisson more time: one that waits offers the lock to the first waiter only after it has
+// subscribed to Redisson's channel. On a busy machine that can take some seconds, in marked slots above all.
 var offering = backendtest.Brief(10 * time.Second)
 
 func TestConformanceRedisson(t *testing.T) {

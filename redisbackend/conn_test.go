@@ -33,7 +33,7 @@ func hears(s *site, m *member, epoch uint64) {
 	assert.False(s, g.NotBefore.IsZero())
 }
 
-// The tests run with every kind of client that a caller may bring.
+// Sessions work with every kind of client that a caller may bring.
 func TestSessionsWorkWithEveryKindOfClient(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*rueidis.ClientOption){
@@ -115,7 +115,8 @@ func TestConnectHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// The connection for the channel is made after the one for commands: that, too, ends with the context.
+// The connection for the channel is made after the one for commands. Connect ends with its context while it waits for the
+// second one, too.
 func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
 	s := realRedis(t)
 	silent := silentAfterFirst(t, redisserverAddr(s))
@@ -387,7 +388,7 @@ func TestCloseWhileTheServerIsGone(t *testing.T) {
 // running counts the goroutines that are in a function of the given name.
 func running(function string) int { return len(goroutinesIn(function)) }
 
-// goroutinesIn returns the numbers of these goroutines.
+// goroutinesIn returns the numbers of the goroutines that are in a function of the given name.
 func goroutinesIn(function string) (numbers []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {

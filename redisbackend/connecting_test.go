@@ -100,13 +100,14 @@ type try struct {
 	took time.Duration
 }
 
-// While the client opens a connection for one call, others wait for that. The end of the context of the first is not theirs.
+// While the client opens a connection for one call, other calls wait for it. The end of the first call's context does not end
+// the other calls.
 func TestACallIsNotRefusedForTheContextOfAnother(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, s *reentrant.Session){
 		"after a pause": func(*testing.T, *reentrant.Session) {},
 		"in a long silence": func(t *testing.T, s *reentrant.Session) {
 			<-tried(t, s, "c", time.Millisecond)
-			time.Sleep(time.Hour) // what it left behind is no longer given back
+			time.Sleep(time.Hour) // until the session no longer tries to give back what the call may have got
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Se
 	return session.NewLock("lock"), server
 }
 
-// The caller has no deadline, so the error has none either: it says that the server could not be asked.
+// The caller's context has no deadline, so the error is not DeadlineExceeded: it says that the server could not be asked.
 func TestATimedTryOnAFrozenServer(t *testing.T) {
 	lock, server := frozen(t, time.Minute)
 	server.Freeze()
@@ -43,7 +43,7 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 	assert.False(t, reentrant.Refused(err))
 }
 
-// A server that replies to nothing is not asked for TLS once the client has given up: that would take another hour here.
+// Open does not ask a silent server for TLS once the client has given up: here that would take another hour.
 func TestOpenOnAFrozenServerEndsWhenTheClientGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -93,7 +93,7 @@ func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The client that opens a connection for one call lets others wait for it, whatever their contexts say.
+// While the client opens a connection for one call, it lets other calls wait for it, whatever their contexts say.
 func TestACallOnAFrozenServerEndsInItsOwnTime(t *testing.T) {
 	t.Parallel()
 	const long = time.Hour

@@ -570,7 +570,7 @@ func TestFreeNotifiesALingeringHolderOfAWaiter(t *testing.T) {
 	})
 }
 
-// If a waiter needs what the script free cannot do, the next seven releases use the full script at once.
+// After a waiter needed what free.lua cannot do, the next seven releases send the full script without trying free.lua first.
 func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -172,7 +172,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// The same numbers on a real Redis, whose Lua differs from the embedded one's.
+// TestNumbersOnARealRedis runs all programs of FuzzNumbers on a real Redis, whose Lua differs from the embedded one's.
 func TestNumbersOnARealRedis(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)

@@ -208,7 +208,7 @@ func TestPlainWithReplicasIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "WithReplicas needs scripts")
 }
 
-// When all connections of a pool have been lost, one call does not fail once for each of them.
+// A call does not fail before its deadline because all connections of the client's pool have been lost.
 func TestPlainAfterAPoolIsLost(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	a := s.join("a")
@@ -260,7 +260,7 @@ func TestPlainRenewsOnAFullServer(t *testing.T) {
 	}
 }
 
-// A server that is down refuses connections at once. A verb that tries others for a while does not do so without a pause.
+// A server that is down refuses connections immediately. A verb that tries new connections for a while pauses between them.
 func TestPlainPausesBetweenConnectionsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redistest.InBubble(t)
@@ -275,7 +275,7 @@ func TestPlainPausesBetweenConnectionsThatAreRefused(t *testing.T) {
 				return conn, err
 			}
 			if refused.Add(1) > 2000 {
-				time.Sleep(time.Second) // so that what makes no pause ends too
+				time.Sleep(time.Second) // so that a verb that makes no pauses ends too
 			}
 			return nil, syscall.ECONNREFUSED
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// except lists the cases that a quorum cannot pass, and why. quorum_verbs_test.go tests what remains of those that need
-// a queue only in part.
+// quorumSkips lists the cases that a quorum cannot pass, and why. quorum_verbs_test.go tests what remains of the cases
+// that need a queue only in part.
 var quorumSkips = []backendtest.Option{
 	backendtest.InParallel(),
 	backendtest.Skip("a quorum has no conditions: Await and Signal say so", "Condition"),

@@ -47,7 +47,7 @@ type bridge struct {
 type crossing struct {
 	token      backend.Token
 	left, lost atomic.Bool
-	known      atomic.Bool // closed once lost no longer changes
+	known      atomic.Bool // set once lost no longer changes
 }
 
 // cross takes the lock once, and reports whether it got the lock. It ignores errors of the release: a node may be
@@ -66,7 +66,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me := &crossing{token: token}
 	before := b.last.Swap(me)
 	together := before != nil && !before.left.Load()
-	me.left.Store(true) // waits first: so an owner that was paused on the bridge finds that the lock is lost
+	me.left.Store(true) // before Lost is asked: so an owner that was paused on the bridge finds that its lock is lost
 	select {
 	case <-l.Lost(ctx):
 		me.lost.Store(true)

@@ -83,8 +83,8 @@ func slowQuorum(t *testing.T, servers []*redistest.Server, trip time.Duration, o
 	return session
 }
 
-// The nodes give the lock to a session that lingers, and another one asks for it, at any moment before or after the first one has
-// heard that it has the lock. It waits for no lease, and for none of the first one's linger time.
+// The nodes give the lock to a session that lingers, and a second session asks for it, at any moment before or after the first
+// one has heard that it has the lock. The second session waits neither for the lease nor for the linger time of the first.
 func TestQuorumALingeringSessionGivesUpWhatWasWantedBeforeItHadIt(t *testing.T) {
 	const trip = 40 * time.Millisecond
 	for name, opts := range map[string][]reentrant.Option{"without a cohort": nil, "cohort": {reentrant.WithCohort()}} {

@@ -42,7 +42,7 @@ type rivals struct {
 	lines  []string
 }
 
-// A twin is a session at both servers. They give out other tokens.
+// A twin is a session at both servers. The servers give out different tokens.
 type twin struct {
 	id     string
 	sides  [2]twinSide

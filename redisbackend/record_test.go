@@ -28,7 +28,7 @@ var recorded = append(slices.Clone(halfRuns),
 		return s.raw("quorum_token", s.keys("", "t"), []string{"a", text(int64(s.a.epoch)), text(int64(s.last + 5)), text(int64(s.last + 7))})
 	}})
 
-// writes matches that with which a script writes the record.
+// writes matches the calls with which a script writes the record.
 var writes = regexp.MustCompile(`\b(?:save|occupy|grant|vacate)\(|'SET', KEYS\[2\]`)
 
 func TestAllWritersOfTheRecordAgree(t *testing.T) {
@@ -45,8 +45,8 @@ func TestAllWritersOfTheRecordAgree(t *testing.T) {
 	})
 }
 
-// records carries out each run to its end, beside a tombstone. It returns the records that they leave, without what is
-// different each time, and which scripts have changed one.
+// records carries out each run to its end, beside a tombstone. It returns the record that each run leaves, without the
+// parts that differ from run to run, and which scripts have changed a record.
 func records(t *testing.T, client rueidis.Client, options ...redisbackend.Option) (after map[string]lua.Record, wrote map[string]bool) {
 	next := scenes(t, client, options...)
 	after, wrote = map[string]lua.Record{}, map[string]bool{}
@@ -81,8 +81,8 @@ func (s *site) parseRecord(state string) (r lua.Record, text string) {
 	return r, text
 }
 
-// A lock that stays taken is shown with its token and its note until it is free, so the record is kept for as long. Its session is
-// told no more of those that wait.
+// A lock that stays taken after its release is shown with its token and its note until it is free, so the record is kept for as
+// long. The session that had the lock gets no more messages about waiters.
 func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for session, s := range map[string]*site{"a": s, "b": s.withoutScripts()} {
@@ -99,8 +99,8 @@ func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
 	})
 }
 
-// A grant may stop when the hold is the waiter's, and neither the record nor the queue says so. When that session's next attempt
-// takes the hold over, the place goes: it would be served once more, for an attempt that is over.
+// A grant may stop after it has written the waiter's hold, and before it changes the record and the queue. When that session's next
+// attempt takes the hold over, its place is deleted: it would be served once more, for an attempt that is over.
 func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -282,7 +282,7 @@ func TestSignalWaitsForNoReplica(t *testing.T) {
 func TestTooFewReplicasFailEveryKindAtOnce(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
-	long := []reentrant.Option{reentrant.WithLease(time.Hour), reentrant.WithHeartbeat(20 * time.Minute)} // what is not released at once
+	long := []reentrant.Option{reentrant.WithLease(time.Hour), reentrant.WithHeartbeat(20 * time.Minute)} // a hold that is left behind stays
 	short, plain := newSession(t, s.with(1, 50*time.Millisecond).b, long...), newSession(t, must(redisbackend.New(s.client)))
 	type kind struct{ get, try, elsewhere func(context.Context) error }
 	tried := func(ok bool, err error) error { return err }

@@ -97,7 +97,7 @@ func TestSentinelFailoverWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	s.waits(held, waiter)
 	copied(t, w.replica, "lock")
 	w.failover()
-	// The old master is one for a moment more. What it answers yet is forgotten: an unlock too.
+	// The old master answers for a moment more. Whatever it still does is forgotten, an unlock too.
 	require.Eventually(t, func() bool { return redisserverAddr(s) == w.replica.Addr() }, limit, tick, "the client has followed")
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
 	assert.Equal(t, first, must(held.Token(ctx)))
@@ -160,8 +160,8 @@ func handedOverAcrossAFailover(t *testing.T, stop func(*redisserver.Server)) {
 	assert.Empty(t, r.twice, "tokens are never given twice")
 }
 
-// A master that hangs takes its holders' trust with it, in time. When it comes back as one that thinks it is the master,
-// and still has the hold, the old holder has long learnt of the loss.
+// When a master hangs, a holder no longer trusts its hold before the lease ends. When the old master comes back, takes
+// itself for the master, and still has the hold, the holder has long learnt of the loss.
 func TestAnOldMasterThatComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
@@ -188,8 +188,8 @@ func TestAnOldMasterThatComesBack(t *testing.T) {
 	require.NoError(t, orLater(held.Unlock)(ctx))
 }
 
-// A holder that cannot be reached by the failover, beside a master that no other client uses any more, has the lock on
-// that one for as long as it renews. Only the token shows that it is old.
+// A holder that a partition leaves alone with the old master has the lock there for as long as it renews, while other
+// clients use the new master. Only its token shows that its hold is old.
 func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")

@@ -68,15 +68,15 @@ func newHouse(tb testing.TB, opts ...reentrant.Option) *house {
 	return &house{session, newBare(client, 4, 13)}
 }
 
-// commands is how many scripts the server runs while f does.
+// commands returns how many scripts the server runs while f runs.
 func (h *house) commands(tb testing.TB, f func()) int {
 	before := evals(tb, h.bare.client)
 	f()
 	return evals(tb, h.bare.client) - before
 }
 
-// fewest is how many scripts the server runs while f does, at the least: what is answered too late is sent again, and
-// there are renewals.
+// fewest runs f several times, and returns the smallest number of scripts that the server runs meanwhile: a command that is
+// answered too late is sent again, and there are renewals.
 func (h *house) fewest(tb testing.TB, f func()) int {
 	n := h.commands(tb, f)
 	for range 4 {
@@ -210,7 +210,8 @@ func BenchmarkSessionUncontended(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// The same alone, for allocations; BenchmarkBareTwice has those of the bare calls.
+// BenchmarkSessionLockUnlock is BenchmarkSessionUncontended without the comparison, to count allocations; BenchmarkBareTwice
+// counts the allocations of the bare calls.
 func BenchmarkSessionLockUnlock(b *testing.B) {
 	h := newHouse(b)
 	l := h.session.NewLock("alone")

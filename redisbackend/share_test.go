@@ -337,8 +337,8 @@ func (s *site) processor() float64 {
 	return sum
 }
 
-// A shared name takes that of a Lock half a minute after the Lock's record was last written, although that is kept for longer:
-// unless it has a holder or waiters, or refuses attempts. Tokens go on rising.
+// A read-write lock or semaphore can take over the name of a Lock half a minute after the Lock's record was last written, although
+// the record is kept for longer: unless the Lock has a holder or waiters, or refuses attempts. Tokens go on rising.
 func TestASharedNameTakesThatOfADisusedLock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

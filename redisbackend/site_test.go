@@ -29,8 +29,8 @@ type site struct {
 	began  time.Time // the time at which it was opened, for assertFull
 }
 
-// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests. As
-// the suite is, it is run on a real one alone where that is installed, unless RELOCK_TOPOLOGIES=1 asks for both.
+// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests. Where
+// a real Redis is installed, the test runs on that alone, unless RELOCK_TOPOLOGIES=1 asks for both.
 func each(t *testing.T, test func(*testing.T, *site)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {

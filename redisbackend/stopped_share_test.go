@@ -62,7 +62,7 @@ func crews(t *testing.T, client rueidis.Client) func(kind backend.ShareKind) *cr
 
 func (c *crew) sharers() []*sharer { return []*sharer{c.a, c.b, c.c} }
 
-// next makes the request of a new epoch. What it does not keep the session does not use from then on.
+// next makes the request of a new epoch. From then on the session no longer uses units that the request does not keep.
 func (s *sharer) next(keep, want int, change ...func(*backend.ShareRequest)) backend.ShareRequest {
 	s.epoch++
 	s.last = sharing(s.epoch, keep, want)
@@ -101,7 +101,7 @@ func (s *sharer) asks(keep, want int, change ...func(*backend.ShareRequest)) {
 	require.NoError(s, s.send())
 }
 
-// tries returns what sends a new request, for a script that is to be stopped; a second call sends a copy.
+// tries sends a new request, whose script may be stopped; a second call with the same numbers sends a copy.
 func (s *sharer) tries(keep, want int, change ...func(*backend.ShareRequest)) error {
 	if s.last.Keep != keep || s.last.Want != want {
 		s.next(keep, want, change...)
@@ -341,7 +341,8 @@ func TestEachRunGivesASharedNameItsExpiry(t *testing.T) {
 	}
 }
 
-// A session that sends no scripts finds such a record too. It gives out no units that others have by it.
+// A session that sends no scripts can also find a record that does not expire. Units that other sessions have by that record
+// are not given out.
 func TestWithoutScriptsARecordThatDoesNotExpireCounts(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.withoutScripts().join("b")

@@ -104,7 +104,7 @@ func TestAcquireKeepsTheRecordForLongWhereCopiesMayBeUnderWay(t *testing.T) {
 	})
 }
 
-// What the first lines do not decide is left to the rest of the script.
+// An attempt that the first lines of acquire do not decide is left to the rest of the script.
 func TestAcquireOfAFreeLockIsRefusedAsEver(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

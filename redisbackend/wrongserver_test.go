@@ -67,7 +67,7 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 		require.ErrorContains(t, err, "the server speaks no TLS at "+addr+" (use redis://")
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
-	// A caller who does not wait for the client's own time limit is told, too.
+	// The error says so also if the context ends before the client's own time limit.
 	plain := redisserver.Start(t).Addr()
 	open := func(wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
@@ -81,7 +81,7 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 		err = open(2 * wait)
 	}
 	require.ErrorContains(t, err, "the server speaks no TLS at ")
-	// An error that has nothing to do with it stays as it is.
+	// An error that has another reason than a server without TLS stays as it is.
 	_, err = redisbackend.Open(t.Context(), "rediss://"+secured)
 	require.ErrorContains(t, err, "certificate")
 	assert.NotContains(t, err.Error(), "speaks")

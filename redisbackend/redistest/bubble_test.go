@@ -102,7 +102,7 @@ func TestAHandOverInVirtualTime(t *testing.T) {
 	})
 }
 
-// soon is a context with which a wait that never ends fails, as in no time.
+// soon returns a context that ends a wait in vain after a day, which takes no real time.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
@@ -110,7 +110,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// taken takes a lock in a goroutine, and gives it back. It returns when it had it.
+// taken takes a lock in a goroutine, and gives it back. The channel delivers the time at which the goroutine got the lock.
 func taken(t *testing.T, lock interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error) error
 }) <-chan time.Time {
@@ -226,8 +226,8 @@ func TestAStepOfTheClockEndsLeases(t *testing.T) {
 	})
 }
 
-// What a session keeps for itself has a lease of three heartbeats until it is renewed: after half of it, or as soon as a reply
-// shows that the clock has stepped.
+// A lock that a session keeps while no owner has it gets a lease of three heartbeats. The session renews it after half of that
+// time, or as soon as a reply shows that the clock has stepped.
 func TestAStepOfTheClockCostsAKeptLockWhatIsLeftOfItsLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		after, step   time.Duration

@@ -68,8 +68,8 @@ func TestPlainNeverMixesTwoStates(t *testing.T) {
 	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
-// A script that stopped half-way leaves the fields of two holders, of which the record says who has the lock. When the next one gets
-// it, by a transaction too, both go.
+// A script that stopped half-way leaves the fields of two sessions in the hash; the record says which of them has the lock. When
+// another session gets the lock, by a transaction too, both fields are deleted.
 func TestPlainKnowsTheHolderOfTwoFields(t *testing.T) {
 	r, _ := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
@@ -198,7 +198,7 @@ func TestAProbeEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, c.Probe(ctx), context.DeadlineExceeded)
 }
 
-// The keys of the queue are kept for as long as the waiter needs that needs them longest, wherever that is in line.
+// The keys of the queue are kept for the longest time that any waiter needs, wherever in line that waiter is.
 func TestPlainKeepsTheQueueForAllThatWait(t *testing.T) {
 	r, _ := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
@@ -216,7 +216,7 @@ func TestPlainKeepsTheQueueForAllThatWait(t *testing.T) {
 	}
 }
 
-// A meanwhile is a client before whose first command of its own something else happens.
+// A meanwhile is a client that calls happens once, before its first command outside of a transaction.
 type meanwhile struct {
 	rueidis.Client
 	happens func()
@@ -230,9 +230,9 @@ func (m *meanwhile) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	return m.Client.Do(ctx, cmd)
 }
 
-// On a full server a command of its own extends the lease. If another session got the lock just before that, it was the other's
-// lease that was extended.
-func TestPlainRenewsNothingThatHasGoneMeanwhile(t *testing.T) {
+// On a full server a PEXPIRE outside of the transaction extends the lease. If another session got the lock just before it, the
+// PEXPIRE has extended that session's lease, and the hold to be renewed is reported as gone.
+func TestPlainReportsAHoldThatHasGoneMeanwhile(t *testing.T) {
 	r, server := plainOn(t)
 	got, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,
 		NotAfter: time.Now().Add(time.Hour)})

@@ -134,8 +134,8 @@ func (l *line) says(text string) {
 	l.hooks.OnMessage(rueidis.PubSubMessage{Channel: "channel", Message: text})
 }
 
-// The client may still have a message of a connection that was lost, or is being closed, when the listener already has those of
-// the next one, or none any more.
+// The client may deliver a message of a connection that was lost, or is being closed, when the listener already gets the messages
+// of the next connection, or shall get none any more.
 func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, l := lines{made: make(chan *line, 2)}, &listener{messages: make(chan string, 10), openings: make(chan struct{}, 10)}
@@ -160,7 +160,7 @@ func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
 	})
 }
 
-// A connection may be confirmed when the subscription has been given up.
+// The server may confirm a subscription after it has been given up.
 func TestAnAbandonedSubscriptionListensToNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{openings: make(chan struct{}, 10)}
@@ -182,7 +182,7 @@ func (*loud) Opened(string)             {}
 func (l *loud) Received(channel string) { l.heard = append(l.heard, channel) }
 func (*loud) Closed(string)             {}
 
-// The same holds for the channels of which a session has any number.
+// Channels, of which a session has any number, drop messages of an earlier connection, too.
 func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, l := lines{made: make(chan *line, 2)}, &loud{}
@@ -202,7 +202,7 @@ func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
 	})
 }
 
-// A channel that was closed because it was not wanted for long is opened again when it is wanted again.
+// A channel that was closed because it had not been wanted for long is opened again when it is wanted again.
 func TestAChannelThatIsWantedAgainIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := lines{made: make(chan *line, 1)}

@@ -47,7 +47,7 @@ func bound(t *testing.T) (*Conn, *remote) {
 	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
 }
 
-// boundTo does the same, but the client of the last node gives a command up after some time.
+// boundTo makes a lock over the given nodes. The client of the last node gives a command up after giveUp.
 func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *remote) {
 	var deployments []*single.Deployment
 	for i, node := range nodes {
@@ -147,7 +147,7 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	require.ErrorContains(t, renewals[0].Err, "closed")
 }
 
-// This holds whatever commands run, and although a node hangs.
+// Nothing runs after Close has returned, whatever ran before, and although a node hangs.
 func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
@@ -199,8 +199,8 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
-// All nodes give the token that is proposed, and none its own time. Else an acquire would have a second round, in which the highest
-// of them is written to the others, and the next holder would wait that much longer.
+// All nodes give the token that is proposed, and no node a token of its own time. Else an acquire would have a second round, in
+// which the highest token is written to the other nodes, and the next holder would wait that much longer.
 func TestQuorumAllNodesGiveTheProposedToken(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -225,7 +225,7 @@ func TestQuorumAllNodesGiveTheProposedToken(t *testing.T) {
 }
 
 // A hold that was granted before has a token which a majority knows, so a copy of its attempt waits for the node whose reply
-// shows which token that is: one of the others may have a higher one of its own.
+// shows which token that is: another node may have a higher token of its own.
 func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -244,7 +244,7 @@ func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
 }
 
 // A release of one copy of an attempt may still run when no caller waits for it any more. It would also release what
-// another copy of the attempt got at that node: so that node is not asked again.
+// another copy of the attempt got at the same node: so that copy is not sent to the node.
 func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -313,7 +313,7 @@ func TestQuorumGivesBackWhereTheReplyDidNotCome(t *testing.T) {
 	require.True(t, rep.free(t))
 }
 
-// A release that was not confirmed is sent again, although a later attempt waits by then. That one goes on waiting.
+// A release that was not confirmed is sent again, although a later attempt waits by then. The later attempt goes on waiting.
 func TestQuorumALateReleaseLeavesTheWaitOfALaterAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hints := make(chan backend.Grant, 10)
@@ -528,8 +528,8 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	require.True(t, rep.free(t), "a later attempt was here")
 }
 
-// A node knows one of the sessions that wait: the first that says so, until that has the lock here or gives it back. When the lock
-// is given back it gets a message, unless another session has the lock by then.
+// A node remembers one of the sessions that wait: the first that says so, until that session gets or gives back the lock at this
+// node. When the lock is given back, the remembered session gets a message, unless another session has the lock by then.
 func TestQuorumANodeKnowsOneSessionThatWaits(t *testing.T) {
 	t.Parallel()
 	conn, a := bound(t)
@@ -592,7 +592,7 @@ func TestQuorumWritesABlockWhereItWasSmaller(t *testing.T) {
 	require.Equal(t, given.First+3, state.Token)
 }
 
-// A hold is put back with the count that it has, although a copy of its attempt was sent since then, which names the first one.
+// A hold is put back with the count of holds that it has now, although a late copy of its attempt names the first count.
 func TestQuorumACopyLeavesTheCountAlone(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
