@@ -15,11 +15,11 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An adviser is a backend whose connections have advice, if they have.
+// An adviser is a backend whose connections give one line of advice.
 type adviser struct {
 	backend.Backend
 	asked *int
-	waits bool // until the question is given up
+	waits bool // Advice returns nothing, and only when its context ends
 }
 
 type advisingConn struct {

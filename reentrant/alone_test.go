@@ -54,7 +54,8 @@ func TestALockWithWhichASessionIsAloneCostsNoCommands(t *testing.T) {
 	})
 }
 
-// A lock that is used now and then is never dearer than without the option: what is kept in vain is not kept again at once.
+// A lock that is used now and then never costs more commands than without the option: a session that kept it in vain does not
+// keep it again after its next use.
 func TestALockThatIsKeptInVainIsNotKeptAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
@@ -85,7 +86,7 @@ func TestALockIsNotKeptIfCommandsTakeLong(t *testing.T) {
 		b.SetFault(nil)
 		alone(t, l)
 		b.SetFault(func(memory.Op) memory.Verdict { return memory.Delay(100 * time.Millisecond) })
-		time.Sleep(time.Second) // what it kept is given back
+		time.Sleep(time.Second) // until the session gives back what it has kept
 		for i := range 20 {
 			begun := time.Now()
 			require.NoError(t, l.Lock(t.Context()))
@@ -95,7 +96,7 @@ func TestALockIsNotKeptIfCommandsTakeLong(t *testing.T) {
 	})
 }
 
-// The reply that grants a lock that was to be kept may come when the short lease is over.
+// A session that wants to keep a lock asks for a short lease. The reply may come when that lease is over.
 func TestALockThatIsGrantedTooLateToBeKeptIsTakenAsUsual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -121,7 +122,7 @@ func TestALockThatIsGrantedTooLateToBeKeptIsTakenAsUsual(t *testing.T) {
 func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
 	for _, test := range []struct {
 		verb    memory.Verb
-		stepped bool // a clock was, so it is renewed 100 ms after it was taken
+		stepped bool // the wall clock was set, so the lock is renewed 100 ms after it was taken
 		silent  time.Duration
 	}{
 		{memory.Acquire, false, 1600 * time.Millisecond}, // the first renewal has been sent
@@ -168,8 +169,8 @@ func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
 	}
 }
 
-// A wall clock that was set looks like a machine that has slept: what the session has is renewed at once, and trusted for a
-// ninth of its lease until then.
+// A wall clock that was set looks like a machine that has slept: the session renews its holds at the next look at its leases, and
+// trusts them until then for a ninth of the lease.
 func TestAClockThatIsSetCostsNoLockThatIsKept(t *testing.T) {
 	for age := time.Duration(0); age < doze; age += 50 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -180,7 +181,7 @@ func TestAClockThatIsSetCostsNoLockThatIsKept(t *testing.T) {
 				require.NoError(t, l.Lock(t.Context()))
 				require.NoError(t, l.Unlock(t.Context()))
 			}
-			require.NoError(t, s.NewLock("y").Lock(t.Context())) // as above
+			require.NoError(t, s.NewLock("y").Lock(t.Context())) // from now on the session looks at its leases each second
 			time.Sleep(doze - age)
 			require.NoError(t, l.Lock(t.Context()))
 			require.True(t, kept(t, l))
@@ -210,7 +211,7 @@ func TestAHoldOfALockThatIsKeptGetsTheFullLease(t *testing.T) {
 	})
 }
 
-// A session that ends without a word delays others by three heartbeats, whatever it had of the lock before.
+// A session that dies while it keeps a lock delays others by at most three heartbeats, whatever lease the lock had before.
 func TestACrashWhileALockIsKeptCostsThreeHeartbeats(t *testing.T) {
 	for idle := time.Duration(0); idle < 4*time.Second; idle += 200 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -264,7 +265,8 @@ func TestACrashWhileALockIsAskedForCostsThreeHeartbeats(t *testing.T) {
 	})
 }
 
-// A hold with terms of its own is its owner's in Redis, although the session is alone with the lock.
+// A hold with terms of its own, such as a fixed lease, is shown in Redis with its owner, although the session is alone with the
+// lock: the session does not keep it.
 func TestHoldsWithTermsOfTheirOwnAreNotKept(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -321,8 +323,8 @@ func TestCloseGivesBackWhatIsKept(t *testing.T) {
 	})
 }
 
-// Redis forgets what is kept: by ForceUnlock, or because it is another server. The next owner may believe for a moment that it
-// has the lock, and learns of it with the first renewal.
+// Redis forgets a lock that is kept: by ForceUnlock, or because another server has taken over. The next owner may believe for a
+// moment that it has the lock, and learns of the loss with the first renewal.
 func TestWhatIsKeptMayBeTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -349,13 +351,13 @@ func TestWhatIsKeptMayBeTakenAway(t *testing.T) {
 	})
 }
 
-// An owner of this session that waits gets the lock as before, and a session that is wanted keeps nothing.
+// A session does not keep a lock for which another session waits, and must be alone with the lock anew before it keeps it again.
 func TestALockThatIsWantedIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b, reentrant.WithLinger(time.Hour)), newSession(t, b)
 		l, m := s.NewLock("x"), other.NewLock("x")
-		for range 10 { // it was worth it
+		for range 10 { // so often that the session keeps the lock
 			require.NoError(t, l.Lock(t.Context()))
 			require.NoError(t, l.Unlock(t.Context()))
 		}
@@ -378,7 +380,7 @@ func TestALockThatIsWantedIsNotKept(t *testing.T) {
 	})
 }
 
-// Owners never overlap, tokens rise, and everyone gets in, while sessions come to be alone with a lock and are not any more.
+// Owners never overlap, tokens rise, and every owner gets in, while sessions become alone with a lock and others join them again.
 func TestSessionsThatKeepLocksExcludeEachOther(t *testing.T) {
 	for seed := range 20 {
 		synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ var asyncModes = map[string][]reentrant.Option{
 	"cohort":     {reentrant.WithAsyncUnlock(), reentrant.WithCohort()},
 }
 
-// inAsyncModes runs a test in a bubble for each of them.
+// inAsyncModes runs a test in a bubble for each of the asyncModes.
 func inAsyncModes(t *testing.T, test func(t *testing.T, opts []reentrant.Option)) {
 	for name, opts := range asyncModes {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAnAsyncDoReturnsBeforeTheReply(t *testing.T) {
 	})
 }
 
-// The watchdog is late, or has found the loss, or the loss is found by nothing but Unlock.
+// An asynchronous Unlock returns a loss that the session has found, or finds only now, because its watchdog is late.
 func TestAnAsyncUnlockTellsOfALoss(t *testing.T) {
 	inAsyncModes(t, func(t *testing.T, opts []reentrant.Option) {
 		b := memory.New()
@@ -258,7 +258,7 @@ func TestCloseWaitsForAsyncUnlocks(t *testing.T) {
 	})
 }
 
-// What goes wrong after Unlock is in the log, and in the event.
+// An error of the release, which comes after Unlock has returned, is in the log and in the event.
 func TestTheErrorOfAnAsyncUnlockIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail func(b *memory.Backend)

@@ -18,7 +18,7 @@ import (
 // atLeast is the time of the locks of these tests: longer than the lease, which is not renewed after Unlock.
 const atLeast = 25 * time.Second
 
-// gets returns when an owner gets the lock.
+// gets makes an owner acquire the lock in a goroutine. The channel delivers the time at which the owner has it.
 func gets(t *testing.T, ctx context.Context, l *reentrant.Lock) <-chan time.Time {
 	t.Helper()
 	got := make(chan time.Time, 1)
@@ -125,7 +125,7 @@ func TestInspectShowsALockThatStaysAndForceUnlockEndsIt(t *testing.T) {
 		b := memory.New()
 		s, other := newSession(t, b, reentrant.WithName("worker")), newSession(t, b).NewLock("x")
 		ctx := reentrant.WithNote(owner(t, "a"), "nightly")
-		time.Sleep(time.Second) // the server's clock shows since when
+		time.Sleep(time.Second) // so that the time since when the lock is held is not the zero time
 		unlock := lockFor(t, ctx, s.NewLock("x", reentrant.WithAtLeast(atLeast)))
 		synctest.Wait() // the note is written
 		unlock()
@@ -251,7 +251,7 @@ func TestALockThatIsGivenBackDoesNotStay(t *testing.T) {
 			got, err := reentrant.TryAnyFor(t.Context(), time.Minute, s.NewLock("a", opt), s.NewLock("b", opt))
 			require.NoError(t, err)
 			lost := map[string]string{"a": "b", "b": "a"}[got.Name()]
-			synctest.Wait() // what it got besides is given back in the background
+			synctest.Wait() // the other lock, if TryAny got it too, is given back in the background
 			free(t, other, lost)
 		})
 	})
@@ -281,7 +281,7 @@ func TestAMultiLockKeepsItsLocksForAtLeast(t *testing.T) {
 	})
 }
 
-// The first copy of the release, or the reply to it, is lost: the lock stays for no less, and for no longer.
+// The first copy of the release, or its reply, is lost, or a second copy arrives: the lock stays taken for exactly as long.
 func TestAReleaseThatIsRepeatedKeepsTheLockForAtLeast(t *testing.T) {
 	for name, verdict := range map[string]memory.Verdict{"lost": memory.Lose, "reply lost": memory.LoseReply, "twice": memory.Duplicate(2 * time.Second)} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestAtLeastIsCheckedAndIsNotForSharedHolds(t *testing.T) {
 	}
 }
 
-// An owner of the session leaves the lock to one whose hold must last.
+// A hold that another owner of the session has handed over also lasts for its least time.
 func TestAHoldThatWasHandedOverLastsForAtLeast(t *testing.T) {
 	for mode, opts := range map[string][]reentrant.Option{
 		"registered": nil, "cohort": {reentrant.WithCohort()},

@@ -170,7 +170,7 @@ func TestASignalIsAcknowledgedByTheOwnersReturn(t *testing.T) {
 	})
 }
 
-// Close does that for an owner that returned since the last heartbeat.
+// Close acknowledges the signal of an owner that returned since the last heartbeat.
 func TestCloseAcknowledgesTheSignalsOfOwnersThatHaveReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -16,14 +16,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A processor is the only one of a server: it executes commands one after the other, in virtual time. Each takes longer than
-// on a real server (see docs/performance.md): one that asks who waits, so much for each session.
+// A processor is the only processor of a server: it executes commands one after the other, in virtual time. Each command takes
+// longer than on a real server (see docs/performance.md); one that asks who waits takes lookTime more for each session.
 type processor struct {
 	crowd int
 
 	mu   sync.Mutex
 	done time.Time     // when the commands that have arrived are executed
-	busy time.Duration // how long all took
+	busy time.Duration // how long all commands took together
 }
 
 const commandTime, lookTime = 50 * time.Microsecond, time.Microsecond

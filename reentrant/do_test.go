@@ -109,7 +109,8 @@ func TestTheContextOfTryDoEndsWithTheHold(t *testing.T) {
 	})
 }
 
-// With the session's option, a profile distinguishes the work under a lock from other work.
+// With WithProfilerLabels, the context of Do has a profiler label with the lock's name, so that a profile shows the work under
+// each lock. Without the option there is no label.
 func TestProfilesHaveTheNameOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, failed := memory.New(), errors.New("failed")

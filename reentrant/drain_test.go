@@ -45,7 +45,7 @@ func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 	}
 }
 
-// A drain is one such run.
+// A drain is one run of TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree.
 type drain struct {
 	*testing.T
 	locks []*reentrant.Lock // one of each session

@@ -15,13 +15,13 @@ func WithJitter(d time.Duration) Option {
 	return func(c *config) { c.Jitter = func(most time.Duration) time.Duration { return min(d, most) } }
 }
 
-// WithNaps lets a session's machine be suspended, or its clock be set: so far is the wall clock ahead.
+// WithNaps makes a session find its wall clock ahead by so, as if its machine had been suspended, or its clock had been set.
 func WithNaps(so *atomic.Int64) Option {
 	return func(c *config) { c.Ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
 }
 
-// WithLook has a session call look each time it looks how far its wall clock is ahead. The watchdog does before it looks at
-// its holds, and re-entry and Unlock of a cohort do not.
+// WithLook makes a session call look each time it checks how far its wall clock is ahead. The watchdog checks that before it
+// looks at its holds; re-entry and Unlock of a cohort do not check it.
 func WithLook(look func()) Option {
 	return func(c *config) {
 		c.Ahead = func(time.Time) time.Duration {
@@ -46,7 +46,7 @@ func SetHolds(l *Lock, ctx context.Context, holds int) {
 	})
 }
 
-// Entries is how many names a session has something about.
+// Entries returns the number of names of Locks for which a session keeps a state.
 func Entries(s *Session) int {
 	return s.locks.Len()
 }
@@ -91,13 +91,13 @@ func OccupyCleaners(s *Session) chan struct{} {
 	return over
 }
 
-// Backlog is how many clean-ups have not begun.
+// Backlog returns how many clean-ups have not begun.
 func Backlog(s *Session) int { return s.core.Cleaner.Backlog() }
 
-// SharedNames is how many shared names a session has something about.
+// SharedNames returns the number of shared names for which a session keeps a state.
 func SharedNames(s *Session) int { return s.shared.Len() }
 
-// PermitsInUse is how many permits of a semaphore the callers of a session have, as far as it can trust them.
+// PermitsInUse returns how many permits of a semaphore the callers of a session have, as far as the session trusts them.
 func PermitsInUse(m *Semaphore) int {
 	x := m.handle.Find()
 	if x == nil {

@@ -327,7 +327,7 @@ func FuzzForgedMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, x []byte) { runForged(t, x[:min(len(x), 8*most)]) })
 }
 
-// This makes the fuzzer's checks on random messages in every test run.
+// TestForgedMessagesEndNoHoldAndLengthenNone makes the checks of FuzzForgedMessages on random messages in every test run.
 func TestForgedMessagesEndNoHoldAndLengthenNone(t *testing.T) {
 	for range testsize.Of(2000, 60) {
 		seed := rand.Uint64()

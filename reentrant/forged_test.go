@@ -61,8 +61,8 @@ func inBackground(f func() error) chan error {
 	return result
 }
 
-// The same for units of a shared name: a push can neither give more than was requested nor take units away. A session
-// that has units confirms each push, because it would lose what it has if the pushed units did not exist.
+// A pushed grant of units of a shared name can neither give more than was requested nor take units away. A session that
+// has units confirms each push, because it would lose those units if the pushed units did not exist.
 func TestAGrantOfUnitsThatWereNotAskedForIsConfirmed(t *testing.T) {
 	years := 1e11 * time.Millisecond
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// timedWays are the calls that have a time limit. Each also has a way without one: for as long as ctx allows.
+// timedWays are the calls that have a time limit, d, beside the deadline of their context.
 var timedWays = map[string]func(ctx context.Context, s *reentrant.Session, d time.Duration) error{
 	"lock": func(ctx context.Context, s *reentrant.Session, d time.Duration) error {
 		_, err := s.NewLock("x").TryLockFor(ctx, d)

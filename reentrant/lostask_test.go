@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// heldWhileAsking returns a semaphore of three permits, of which session B has one. The caller asks for more permits than
-// there are left by the second function, which reaches the server after 50 ms. All messages to the session are lost.
+// heldWhileAsking makes s, which must be session B, hold one of a semaphore's three permits. ask makes it acquire two more, by a
+// command that reaches the server after 50 ms. All messages to the session are lost.
 func heldWhileAsking(t *testing.T, b *memory.Backend, s *reentrant.Session) (m *reentrant.Semaphore, ask func() <-chan error) {
 	m = s.NewSemaphore("x", 3)
 	require.NoError(t, m.Acquire(t.Context(), 1))
@@ -40,7 +40,7 @@ func heldWhileAsking(t *testing.T, b *memory.Backend, s *reentrant.Session) (m *
 	}
 }
 
-// A try asks the session by a message that is lost. The reply to the session's own command names it too.
+// The message by which a try asks the session is lost. The reply to the session's own command names the try, too.
 func TestASessionAnswersATryThatItsReplyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -82,8 +82,8 @@ func TestASessionAnswersATryThatItsReplyNamesOnce(t *testing.T) {
 	})
 }
 
-// asReaderOf returns a read-write lock of which session B gives all back but the read side that the owner of ctx has. The
-// command reaches the server after 50 ms, and all messages to the session are lost.
+// asReaderOf returns a read-write lock that the owner of ctx has written under and goes on reading: s, which must be session B,
+// gives back all units but one. That command reaches the server after 50 ms, and all messages to the session are lost.
 func asReaderOf(t *testing.T, b *memory.Backend, s *reentrant.Session) (l *reentrant.RWLock, ctx context.Context) {
 	l, ctx = s.NewRWLock("x"), owner(t, "reader")
 	require.NoError(t, l.Lock(ctx))

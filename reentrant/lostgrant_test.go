@@ -72,7 +72,7 @@ func TestATimedWaitWhoseGrantIsLostHasIt(t *testing.T) {
 	})
 }
 
-// As before, but the server is silent when the time is up: what it granted is not known.
+// The server grants what a call waits for, but is silent when the call's time is up, so the session cannot learn of the grant.
 func TestATimedWaitSaysThatTheServerWasSilentAtItsEnd(t *testing.T) {
 	forTimedKinds(t, func(t *testing.T, b *memory.Backend, _ *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
 		time.AfterFunc(200*time.Millisecond, func() {

@@ -113,7 +113,7 @@ func (c *cell) check() {
 // ended reports whether the call's context had ended when the call returned.
 func (c *cell) ended() bool { return c.result.ctxErr != nil }
 
-// heeded reports whether such a call ends with its context, and the context had ended.
+// heeded reports whether the call is of a kind that ends with its context, and its context had ended.
 func (c *cell) heeded() bool { return c.row.bound.heeds && c.ended() }
 
 // checkContextErrors checks that the context's error is in the result if, and only if, its end kept the call from
@@ -240,7 +240,7 @@ func (c *cell) checkNothingIsLeft() {
 			c.errorf("the session has %d holds and %d waiters", st.Held, st.Waiting)
 		}
 	}
-	time.Sleep(cellLease + time.Millisecond) // its time ends just now
+	time.Sleep(cellLease + time.Millisecond) // a time that ends just now is then over
 	c.checkNode()
 	c.checkFree("far/x", c.theirs.TryLock, c.theirs.Unlock)
 	c.checkFree("near/y", c.b.NewLock("near/y").TryLock, c.b.NewLock("near/y").Unlock)
@@ -252,7 +252,7 @@ func (c *cell) checkNothingIsLeft() {
 // theirNumber is the lock of the number of a slot of far/sem.
 func (c *cell) theirNumber(i int) *reentrant.Lock { return c.b.NewLock(fmt.Sprintf("far/sem#%d", i)) }
 
-// checkNode: the nodes have nothing of the cell's names.
+// checkNode checks that the nodes have nothing of the cell's names.
 func (c *cell) checkNode() {
 	names := []string{"far/x", "far/z", "near/y", "far/rw", backend.ConditionsOf("far/rw"), "far/sem"}
 	for i := range cellPermits {

@@ -74,7 +74,7 @@ func always(v memory.Verdict) func(c *cell) {
 
 func mended(c *cell) { c.far.SetFault(nil) }
 
-// every makes f decide about everything under way between the failing node and all sessions but the other one.
+// every makes f decide about everything under way between the failing node and any session but B.
 func (c *cell) every(f memory.Fault) {
 	c.far.SetFault(func(op memory.Op) memory.Verdict {
 		if op.Session == "B" {

@@ -62,7 +62,7 @@ func (c *cell) checkHolds() {
 			want = 0
 		}
 		switch {
-		case done && r.lost[thing] && c.hadBothSides(): // the one that is left: they have one channel
+		case done && r.lost[thing] && c.hadBothSides(): // one side is left: both sides have one channel, which shows a loss of either
 			want = max(0, c.row.gains[thing])
 		case done:
 			want += c.row.gains[thing]

@@ -154,7 +154,7 @@ func (c *twoConns) Close() error {
 	return c.far.Close()
 }
 
-// A farRemote is a lock on the far node. While the node's replies are garbage, it does nothing but that.
+// A farRemote is a lock on the far node. While that node's replies are garbage, a farRemote only makes them up.
 type farRemote struct {
 	fullRemote
 	c *twoConns

@@ -67,12 +67,12 @@ var contexts = []contextKind{
 	}},
 }
 
-// A modeKind is how the sessions are made.
+// A modeKind says how the sessions of a cell are made.
 type modeKind struct {
 	name    string
 	options []reentrant.Option
 	cohort  bool
-	rows    func(r row) bool // the rows that it is for; nil: all
+	rows    func(r row) bool // reports whether a row is tested in this mode; nil: every row is
 }
 
 var modeKinds = []modeKind{

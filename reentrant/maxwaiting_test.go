@@ -21,7 +21,7 @@ type bounded struct {
 	queued       func() int
 }
 
-// boundedKinds makes each kind with options. A semaphore has one permit.
+// boundedKinds has a function for each kind, which makes a lock of that kind with options. A semaphore has one permit.
 var boundedKinds = map[string]func(s *reentrant.Session, name string, opts ...reentrant.LockOption) bounded{
 	"lock": func(s *reentrant.Session, name string, opts ...reentrant.LockOption) bounded {
 		l := s.NewLock(name, opts...)

@@ -22,7 +22,7 @@ func fixed(s *reentrant.Session) *reentrant.Lock {
 	return s.NewLock("x", reentrant.WithFixedLease(time.Hour))
 }
 
-// silent returns a Redis that delivers no messages. Its verbs are those of the scripts.
+// silent returns a fault that loses all messages, and leaves what becomes of commands to the given scripts.
 func silent(scripts ...func(memory.Op) memory.Verdict) func(memory.Op) memory.Verdict {
 	return func(op memory.Op) memory.Verdict {
 		if op.Verb == memory.Push {

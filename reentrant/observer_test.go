@@ -259,7 +259,7 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// The same for names that sessions share.
+// The log has one line at the beginning of an outage and one at its end for names that sessions share, too.
 func TestAnOutageOfASharedNameIsLoggedOnce(t *testing.T) {
 	for name, held := range map[string]what{"read": aReader, "write": aWriter, "permits": twoPermits} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ type listener struct {
 	yields   []backend.AcquireRequest
 	acquires []backend.AcquireRequest
 	released []backend.ReleaseResult
-	fail     error // called after the next command was carried out
+	fail     error // returned in place of the reply to the next acquire or release, which is carried out
 }
 
 type listeningConn struct {
@@ -183,7 +183,7 @@ func TestASessionRemembersAGrant(t *testing.T) {
 	})
 }
 
-// The server can decide only such a yield by a comparison of the record.
+// Only a yield that begins a lease can be decided by a script that compares the record.
 func TestAYieldBeginsALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -27,7 +27,7 @@ type weather struct {
 	forgets     bool                                   // the server takes units from sessions that do not know
 }
 
-// weathers: in the calm one nothing that takes a heartbeat, or waits for one, is in time.
+// weathers has the kinds of weather. Calls in the calm one have so little time that none may need a heartbeat.
 var weathers = map[string]weather{
 	"calm":   {lease: time.Minute, heartbeat: 20 * time.Second},
 	"rough":  {lost: 50, again: 100, lease: 10 * time.Second, heartbeat: time.Second},

@@ -2,5 +2,5 @@
 
 package reentrant_test
 
-// raceEnabled: memory use differs from that of plain builds, and everything takes ten times as long.
+// raceEnabled is true in a build with the race detector, which uses more memory than a plain build and is ten times as slow.
 const raceEnabled = true

@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A session whose hold has moved to another may not know that yet. It does not refuse to take up the next hold. Whether the
-// message arrives first is up to the scheduler, so it is tried often.
+// A session whose hold has moved to another session may not know that yet. It does not refuse to take up the next hold. Whether
+// the message of the move arrives before Resume is up to the scheduler, so the test tries it often.
 func TestResumeInASessionWhoseOwnHoldHasMoved(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, resumeWhereAHoldHasMoved)
@@ -35,7 +35,7 @@ func resumeWhereAHoldHasMoved(t *testing.T) {
 	require.NoError(t, here.Unlock(second))
 }
 
-// Beside a hold that has not moved it finds nothing, and says so only when Redis has.
+// If the session's portable hold has not moved, Resume by another owner finds nothing, and says so only when Redis has replied.
 func TestResumeBesideAPortableHoldOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -330,7 +330,8 @@ func TestResumeOfAnOwnerThatWaitsAsWell(t *testing.T) {
 	})
 }
 
-// The same for a head that returns from a condition: the owner also has the holds that it gave up.
+// The owner of a head that returns from a condition resumes the lock before the head gets it: the owner then also has the holds
+// that it gave up for the wait.
 func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -386,7 +387,8 @@ func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	})
 }
 
-// A session has seen the token of the hold that Resume found: its later ones are above, also those of a server that has forgotten it.
+// A session has seen the token of the hold that Resume found. Its later tokens are above that one, even if the server has forgotten
+// it.
 func TestTokensAreAboveThatOfAHoldThatResumeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -387,7 +387,7 @@ func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	})
 }
 
-// The server forgets the lock of the conditions between its grant and the ticket. The writer asks for both again.
+// A writer is granted the lock of the conditions, whose lease ends before the writer gets its ticket: it asks for both again.
 func TestAWriterAsksAgainForATicketThatItDidNotGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -39,7 +39,7 @@ func (s service) callers(session int) int {
 	return 20
 }
 
-// open opens the sessions of a server that is so far away.
+// open opens the sessions, on a server at a distance of the service's latency.
 func (s service) open(t *testing.T) (server *memory.Backend, semaphores []*reentrant.Semaphore) {
 	server = memory.New(memory.WithFault(func(op memory.Op) memory.Verdict {
 		if op.Verb == memory.Push {
@@ -53,7 +53,7 @@ func (s service) open(t *testing.T) (server *memory.Backend, semaphores []*reent
 	return server, semaphores
 }
 
-// run returns how many sections each session had from a while after the beginning on.
+// run returns how many sections each session had after the first half second.
 func (s service) run(t *testing.T) []int64 {
 	const warm = 500 * time.Millisecond
 	counts := make([]atomic.Int64, s.sessions)
@@ -90,7 +90,7 @@ func (s service) run(t *testing.T) []int64 {
 	return got
 }
 
-// deviation returns how far the count that is furthest from the mean is from it, relative to it.
+// deviation returns the largest distance of a count from the mean, as a part of the mean.
 func deviation(counts []int64) (most float64) {
 	sum := int64(0)
 	for _, n := range counts {

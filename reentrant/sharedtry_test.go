@@ -79,8 +79,6 @@ func TestATimedTryAsksTheServerOnceHoweverShortItIs(t *testing.T) {
 	}
 }
 
-// A session whose units are all in use, and that another session has asked for them, has nothing new to send to the
-// server.
 // A session that waits in line asks again after a heartbeat. A call that ends before that has no reply of its own, though the
 // server was never silent.
 func TestATimedTryBehindAnotherOfItsSessionIsNoOutage(t *testing.T) {
@@ -113,7 +111,7 @@ func TestATimedTryBehindAnotherOfItsSessionIsNoOutage(t *testing.T) {
 	})
 }
 
-// The time of a try is up, and another call of its session waits behind it. What they both wait for is the server's reply.
+// The time of a try is up while another call of its session waits behind it, and both wait only for the server's reply.
 func TestATimedTryBeforeAnotherOfItsSessionIsNotRefusedByASilentServer(t *testing.T) {
 	type kind struct {
 		try  func(ctx context.Context, s *reentrant.Session, wait time.Duration) (bool, error)
@@ -163,7 +161,7 @@ func TestATimedTryBeforeAnotherOfItsSessionIsNotRefusedByASilentServer(t *testin
 	}
 }
 
-// The server replies that another session has the lock. Others wait for that longer, and the try does not.
+// The server replies that another session has the lock. The try ends with that reply, and the call behind it waits longer.
 func TestATimedTryBeforeAnotherOfItsSessionEndsWithTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -184,7 +182,7 @@ func TestATimedTryBeforeAnotherOfItsSessionEndsWithTheReply(t *testing.T) {
 	})
 }
 
-// Another goroutine of the owner asks to read. It does not read yet.
+// Another goroutine of the try's owner waits for the read side, and does not have it yet, so the try to write is no upgrade.
 func TestATimedTryOfASharedOwnerIsNoUpgradeForSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -226,7 +224,7 @@ func TestATimedTryBeforeAnotherOfItsSessionGetsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// The copy for which they wait together fails.
+// The command for which the try and the call behind it wait together fails.
 func TestATimedTryBeforeAnotherOfItsSessionIsToldOfTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -244,6 +242,7 @@ func TestATimedTryBeforeAnotherOfItsSessionIsToldOfTheFailure(t *testing.T) {
 	})
 }
 
+// A session whose units are all in use, and that was asked for units by another session, has nothing new to send to the server.
 func TestATryInASessionThatIsAskedDoesNotWaitForItsUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

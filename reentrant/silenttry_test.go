@@ -79,7 +79,7 @@ func TestATryWhoseGrantIsLostAsksOnceMore(t *testing.T) {
 	})
 }
 
-// The try asks again because a session does not answer. What the others hear of that is still about a try.
+// The try asks again because a session does not answer. The message that the other sessions then get still says that it is a try.
 func TestATryThatAsksAgainIsNoWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -219,7 +219,8 @@ func TestTckASignalledWaiterRunsAfterTheUnlock(t *testing.T) {
 	})
 }
 
-// The same from another process, in which the inspecting methods show only its own waiters.
+// A waiter that is signalled by another process runs after that process's unlock. The inspecting methods show only the waiters of
+// their own process.
 func TestTckASignalFromAnotherProcessRunsAfterTheUnlock(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		other := newCondKit(t, k.backend, k.monitorKind)

@@ -81,8 +81,8 @@ func (p *quietProgram) inUse(session int) (n int) {
 	return n
 }
 
-// asks reports whether a caller is the first in its session's line, and no Release of its own session is what it needs:
-// then it would hold up that session alone.
+// asks reports whether a caller is the first in its session's line, and waits for more than a Release of its own session.
+// A caller that waits only for its own session holds up no other session.
 func (p *quietProgram) asks(u *caller) bool {
 	for _, o := range p.callers {
 		if o.waiting && o.session == u.session && o.came < u.came {

@@ -174,7 +174,7 @@ func TestWantedOfASideAndOfPermitsForgetsWaitersThatHaveLeft(t *testing.T) {
 	})
 }
 
-// Not asked for, it changes nothing. Asked for, it sends nothing: the session is told in any case.
+// A call of Wanted sends nothing, since the session gets the message about a waiter in any case. Without the call nothing changes.
 func TestWantedOfASideAndOfPermitsSendsNothing(t *testing.T) {
 	forWantedPairs(t, func(t *testing.T, b *memory.Backend, has, other part) {
 		a := owner(t, "a")

@@ -105,7 +105,7 @@ func TestTheContextOfDoEndsWithALoss(t *testing.T) {
 	})
 }
 
-// The same holds for a MultiLock.
+// A goroutine that is started in the Do of a MultiLock can ask about the holds with Do's context, too.
 func TestTheContextOfAMultiLocksDoShowsTheHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

@@ -92,7 +92,7 @@ func asksAbout(t *testing.T, ctx context.Context, l *reentrant.RWLock, writes bo
 	}
 }
 
-// A hold of the goroutine itself comes first.
+// A goroutine that was started in RDo and reads itself asks about its own hold, and not about that of RDo's owner.
 func TestAGoroutineOfRDoThatReadsAsksAboutItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, memory.New()).NewRWLock("x")

@@ -96,7 +96,7 @@ func TestAFixedLeaseThatIsTakenAwayIsAnErrorInTheLog(t *testing.T) {
 	})
 }
 
-// A wait that its deadline ended behind another owner names that, whether it is of this process or of another.
+// If a deadline ends a wait behind another owner, the error names that owner, whether it is of this process or of another.
 func TestAWaitInVainNamesTheHolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		held, waited what
@@ -124,7 +124,7 @@ func TestAWaitInVainNamesTheHolder(t *testing.T) {
 						assert.Equal(t, holder.ID(), e.Holders[0].Session)
 					}
 					require.NoError(t, c.held.give(holder, owner(t, "ann")))
-					time.Sleep(2 * time.Second) // for the look of the next wait to be its own
+					time.Sleep(2 * time.Second) // so that the next wait asks for the holder anew
 				}
 			})
 		})

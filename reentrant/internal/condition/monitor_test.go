@@ -32,7 +32,7 @@ func (s *server) Acquire(_ context.Context, req backend.AcquireRequest) (backend
 	return <-s.replies, nil
 }
 
-// The message of a grant can come with a reply that says the same.
+// A message that grants the lock may arrive as well as the reply that grants it. It must not wake the writer's next attempt.
 func TestAGrantOfAnEarlierEpochWakesNoWriterThatAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{acquires: make(chan uint64, 1), replies: make(chan backend.AcquireReply)}

@@ -30,7 +30,7 @@ var verbNames = [verbCount]string{"", "acquire", "reenter", "release", "renew", 
 
 func (v verb) String() string { return verbNames[v] }
 
-// flags of acquire
+// flags are options of an acquire.
 type flags uint8
 
 const (

@@ -23,7 +23,8 @@ const (
 	torn // it is to be withdrawn: its await had no reply in time
 )
 
-// waits returns what a session can do about the condition. Its heartbeat and its waiting owners do some of it, beside the head.
+// waits appends to all what a session can do about the condition. Some of these actions are those of its heartbeat and of its
+// waiting owners, and not of the head.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {
@@ -62,7 +63,7 @@ func (w *world) waits(all []action, s *state, i uint8) []action {
 	return all
 }
 
-// condition carries out one of these actions.
+// condition carries out an action that waits has returned.
 func (x *step) condition(a action) {
 	i, c := a.session, x.edit(a.session)
 	switch a.what {

@@ -4,7 +4,7 @@ import "github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 
 // From every state that is reached, the world is left to itself: nothing fails any more, no owner wants the lock anew,
 // and what is under way is lost. Every waiter must get the lock, and at the end Redis must have nothing but the
-// record. The same once for each session that dies there.
+// record. The same must hold if any one of the sessions dies in that state.
 
 // drains reports whether everything ends well from a state.
 func (e *explorer) drains(s *state) bool {

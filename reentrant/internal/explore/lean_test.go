@@ -17,10 +17,10 @@ type memo struct {
 	note             string
 }
 
-// lean reports whether a call compares the record.
+// lean reports whether a verb's script compares the record.
 func (v verb) lean() bool { return v >= verbPass }
 
-// attempts reports whether a call is an attempt.
+// attempts reports whether a verb is an attempt to acquire the lock.
 func (v verb) attempts() bool { return v == verbAcquire || v.lean() && v != verbFree }
 
 // leased reports whether a lean attempt begins a lease.
@@ -118,7 +118,7 @@ func (w *world) lean(full call, p backend.Prior) call {
 	return full
 }
 
-// leanRelease does the same for a release.
+// leanRelease returns the release as the backend first sends it, by what the session remembers.
 func (w *world) leanRelease(full call, p backend.Prior) call {
 	if w.remembers && p.Epoch != 0 && p.Epoch == uint64(full.epoch) && !p.Freed && full.doubt == 0 {
 		full.verb, full.memo = verbFree, memoOf(p)

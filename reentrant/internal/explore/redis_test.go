@@ -19,8 +19,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// A tick is one instant of the discrete time. Scripts count in seconds of it, from epoch on; never is beyond all that a
-// world sees.
+// A tick is one instant of the discrete time of a world. For the scripts a tick is a second, counted from epoch on.
 type tick uint8
 
 const (
@@ -125,8 +124,8 @@ func newStore(t testing.TB, s *sources) *store {
 	return r
 }
 
-// drive runs the driver, which passes its results to yield. It is a coroutine: to change over to another goroutine for
-// each run would take much of the time, and nearly all of it on a busy machine.
+// drive runs the driver, which passes its results to yield. Its caller makes it a coroutine: to change over to another
+// goroutine for each run would take much of the time, and nearly all of it on a busy machine.
 func (r *store) drive(s *sources, yield func([]string) bool) {
 	// The command by which the driver returns a result and takes the next job.
 	must(0, r.redis.Register("EXPLORE", func(c *server.Peer, _ string, args []string) {
@@ -319,7 +318,7 @@ func (r *store) items(i int, reply any) []string {
 	return slices.Concat(pairs...)
 }
 
-// intern returns the one memory with such keys.
+// intern returns the only memory with the given keys.
 func (r *store) intern(keys [keyCount]value) *memory {
 	var text strings.Builder
 	for _, v := range keys {
@@ -339,7 +338,7 @@ func (r *store) intern(keys [keyCount]value) *memory {
 	return m
 }
 
-// pass returns a memory without what has expired by then.
+// pass returns a memory without the keys that have expired by now.
 func (r *store) pass(m *memory, now tick) *memory {
 	keys, gone := m.keys, false
 	for i, v := range keys {

@@ -66,7 +66,7 @@ func (r *store) machine(m *machine.Machine[uint8]) *machine.Machine[uint8] {
 	return one
 }
 
-// fresh returns a session that has done nothing, or has had the lock until now with no other waiting.
+// fresh returns a session that has done nothing; in a world with alone it has had the lock three times while no other waited.
 func (r *store) fresh(w *world) client {
 	m := new(machine.Machine[uint8])
 	for range 3 {
@@ -93,12 +93,12 @@ func ticksOf(d time.Duration) tick { return tick(d / second) }
 // mostBlock is the largest block of tokens in a world.
 const mostBlock = 3
 
-// The options of sessions, by the size of their blocks: with hurried a turn is over, with lingers they keep what no owner
-// has for a tick.
+// The options of sessions, by the size of their blocks of tokens. With hurried, a turn is always over; with lingers, sessions
+// keep a hold that no owner has for a tick.
 var options, hurried, lingers = optionsOf(time.Hour, false), optionsOf(0, false), optionsOf(time.Hour, true)
 
-// alone has them for worlds in which sessions do so with locks with which they are alone. Attempts that are not refused sooner
-// would be after as long as the short lease.
+// alone has the options for worlds in which sessions keep a lock with which they are alone. Its attempts are refused after as long
+// as the short lease, if not sooner.
 var alone = func() (all [mostBlock + 1]machine.Options) {
 	for block, o := range optionsOf(time.Hour, true) {
 		o.Lease, o.GrantTTL, o.CommandTimeout = second*time.Duration(longLease), second*time.Duration(shortLease), second*time.Duration(shortLease)
@@ -217,14 +217,14 @@ func (w *world) cohort() uint8 {
 	return 0
 }
 
-// inherit has the next owner do that.
+// inherit makes the next owner of the session take over the hold without a command.
 func (x *step) inherit(i uint8) {
 	c := x.edit(i)
 	x.got(i, x.next(c, c.Machine).Holds, false)
 	x.tell("%s's next owner inherits the hold, with token %d", sessionName(i), worldly(c.Hold().Token))
 }
 
-// copy sends a copy of the head's attempt, or what a lean one goes on with.
+// copy sends a copy of the head's attempt; after a lean copy that had no effect, it sends the full attempt.
 func (x *step) copy(i uint8, w way) {
 	c := x.edit(i)
 	at := x.at(c)
@@ -494,7 +494,7 @@ func (x *step) resume(i uint8, w way) {
 	x.send(call{verb: verbResume, session: i, owner: 1, epoch: uint8(req.Epoch), notAfter: tickOf(req.NotAfter), seen: worldly(req.Seen), doubt: x.doubt(req.Until)}, w)
 }
 
-// resumed handles the reply to a copy.
+// resumed handles the reply to a copy of a Resume.
 func (x *step) resumed(a call, res result) {
 	c := x.edit(a.session)
 	at := x.at(c)

@@ -340,8 +340,8 @@ func (s *shareStore) script(m *sharedMemory, now tick, c shareCall) string {
 	return strings.Join(answer, " ")
 }
 
-// save returns what Redis has, and that as a memory: without the times at which units were granted, since no rule asks for
-// them.
+// save returns the fields that Redis has, and the same fields as a memory: without the times at which units were granted,
+// since no rule asks for them.
 func (s *shareStore) save(now tick) (left map[string]string, m *sharedMemory) {
 	fields := map[string]string{}
 	for p := range slices.Chunk(s.do("HGETALL", s.key).([]any), 2) {

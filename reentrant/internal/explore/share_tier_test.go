@@ -88,8 +88,8 @@ func (u *shareUsers) head() int {
 	return head
 }
 
-// over reports whether another session waits and the turn is over. That of a writing session goes on only while a writer
-// is inside or waits.
+// over reports whether another session waits and this session's turn is over. The turn of a writing session goes on only
+// while a writer is inside or waits.
 func (u *shareUsers) over() bool {
 	t := u.tier()
 	_, _, inside := u.count(userInside)
@@ -225,7 +225,7 @@ func (u *shareUsers) Unask() {
 	u.admit()
 }
 
-// Only the channels of Wanted depend on these.
+// Only the channels of Wanted depend on NoteWaiter and NotePlaced.
 func (u *shareUsers) NoteWaiter(time.Duration) {}
 func (u *shareUsers) NotePlaced()              {}
 

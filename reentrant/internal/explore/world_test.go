@@ -21,7 +21,7 @@ type world struct {
 	attempts  uint8   // of each session
 	kinds     []flags // of attempts that begin with nothing
 	lingers   bool    // sessions keep a hold for a tick that no owner has
-	alone     bool    // they do so without a cohort, since they are alone with the lock; what is due is renewed, and nothing else
+	alone     bool    // sessions keep a hold without a cohort, since they are alone with the lock; only leases that are due are renewed
 	portable  bool    // other sessions could resume their holds, so these give no lease on
 	hurries   bool    // turns may be over: the session yields
 	remembers bool    // the sessions remember the record

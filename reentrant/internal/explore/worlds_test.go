@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// The worlds are as large as some seconds allow. Each has more of something than the others.
+// The worlds are as large as some seconds allow. Each has more of one kind of step than the others.
 var worlds = []world{
 	{name: "hand-over", sessions: 2, attempts: 2, block: 1, left: budget{ticks: 1, faults: 1},
 		kinds: []flags{queueUp}, hurries: true},

@@ -40,7 +40,7 @@ func handOn(s *session[permitTier], wait time.Duration) {
 	require.Equal(s.t, sharedqueue.Admitted, next(s, u.outcome))
 }
 
-// Others would have to give up what they have of their share: the session asks only to find out whether permits are free.
+// A session with its share could get more only from other sessions' shares: it asks only to find out whether permits are free.
 func TestASessionWhoseUsersServeItsHeadsAsksOncePerHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 3 * testTurn
@@ -58,7 +58,8 @@ func TestASessionWhoseUsersServeItsHeadsAsksOncePerHeartbeat(t *testing.T) {
 	})
 }
 
-// The place at the server was for a head that has not waited for it. The one that is now first in line came later.
+// The session has a place at the server for its head, which a user of the session then serves. The next head came later, so the
+// session gives that place up and asks for another one.
 func TestAPlaceEndsWhenAUserOfTheSessionServedItsHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withShare(t, 2)

@@ -204,7 +204,8 @@ func TestAGrantIsConfirmedWhetherItComesBeforeOrAfterTheReply(t *testing.T) {
 	}
 }
 
-// A try is answered as one that waits would be: in a turn a session keeps what its next writer waits for.
+// A session answers another session's try as it would answer a session that waits: in a turn it keeps what its next writer waits
+// for.
 func TestATryDoesNotOvertakeAWriterThatWaitsForReadersOfItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReadWrite(t)
@@ -268,7 +269,7 @@ func TestAReaderAnswersATryOfAWriter(t *testing.T) {
 	})
 }
 
-// What a session has when it reads after it has written: one unit is enough.
+// A session whose owner reads after it has written needs only one unit.
 func TestADowngradeGivesBackWhatOnlyAWriterNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReadWrite(t)
@@ -447,7 +448,7 @@ func TestAWaitForUsersOfTheSessionIsNotUnheard(t *testing.T) {
 	})
 }
 
-// The server says at each heartbeat that the session's first user waits. Those behind it are told no other reply.
+// At each heartbeat the server replies that the session's first user waits. That reply is the answer for the users behind it, too.
 func TestAWaitBehindOneThatWaitsAtTheServerIsUnheardOnlyWhileACopyIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)
@@ -469,7 +470,8 @@ func TestAWaitBehindOneThatWaitsAtTheServerIsUnheardOnlyWhileACopyIs(t *testing.
 	})
 }
 
-// A try comes just after the failure of another one, whose claim would be sent again: the server would repeat what it said then.
+// A try comes just after another one has failed. If the session sent the earlier claim again, the server would repeat its earlier
+// reply, so the try gets a new epoch.
 func TestATryHasNoEarlierReplyRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epochs := uint64(0)
@@ -497,8 +499,8 @@ func TestATryHasNoEarlierReplyRepeated(t *testing.T) {
 	})
 }
 
-// A server that has replied to a claim is not silent while the next copy is under way, though it did not say that others have
-// the permits. Only a try needs that.
+// A server that has replied to a claim is not silent while the next copy is under way, though its reply did not say that others
+// have the permits. Only a try needs a reply that says so.
 func TestAWaitIsNotInterruptedByAServerThatHasReplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)

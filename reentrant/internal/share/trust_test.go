@@ -133,8 +133,8 @@ func TestUnitsThatCameWhileTheMachineSleptAreConfirmed(t *testing.T) {
 	}
 }
 
-// Until a claim has its reply, only a copy of it confirms the units that it keeps: a renewal names the epoch before. After a
-// sleep that copy cannot wait until the pause is over.
+// Until a claim has its reply, only a copy of the claim confirms the units that it keeps: a renewal names the epoch before. After
+// a sleep the session sends that copy without waiting for the pause to end.
 func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
 	for _, slept := range []time.Duration{0, time.Hour} {
 		t.Run(slept.String(), func(t *testing.T) {

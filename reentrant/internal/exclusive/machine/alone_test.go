@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// pass lets an owner have the lock once, and returns whether its session asked for it to keep it.
+// pass lets an owner have the lock once, and reports whether its session asked for the lock in order to keep it.
 func pass(r *rig, freed bool) (kept bool) {
 	r.m.Begin(&r.at, &r.head)
 	kept = r.send().Lease < r.at.Lease
@@ -20,7 +20,7 @@ func pass(r *rig, freed bool) (kept bool) {
 	return kept
 }
 
-// passes lets owners have the lock until the session keeps it, and returns how many had it before.
+// passes lets owners have the lock until the session keeps it, and returns how many owners had it before that.
 func passes(r *rig) (n int) {
 	for !pass(r, true) {
 		n++

@@ -21,8 +21,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// stories are the scenarios of package reentrant that are about one lock, with no command that is lost or late. Their driver
-// is here some lines without a goroutine, a mutex or a timer of its own, so what they show is decided by the machine.
+// stories are the scenarios of package reentrant that are about one lock, with no command that is lost or late. The driver in
+// this file has no goroutine, mutex or timer of its own, so the machine alone decides what a story shows.
 var stories = []string{"cohort", "cohort_fixed", "cohort_renewal", "cohort_turn", "fixed_lease", "linger", "linger_alone", "linger_alone_time",
 	"linger_asked", "linger_yield", "one_process", "reentry", "renewal", "two_processes"}
 
@@ -159,7 +159,7 @@ func (p *player) advance(d time.Duration) {
 	}
 }
 
-// A call is one of an owner.
+// A call is a call of Lock, Unlock or another method by an owner.
 type call struct {
 	owner, verb string
 	fixed       time.Duration
@@ -184,7 +184,7 @@ type session struct {
 	owes    string  // an owner that has lost the lock and not unlocked
 	holds   int
 	parked  *call     // the head, if it is parked
-	wakes   time.Time // when that asks again
+	wakes   time.Time // when the parked head asks again
 	surveys time.Time // when the keeper looks at the hold; zero: there is none
 }
 

@@ -32,7 +32,7 @@ func TestChangeOfPhaseThatIsNotInTheTablePanics(t *testing.T) {
 	}
 }
 
-// The phase is written in one place, and nothing here can wait, or read a clock.
+// The machine's code writes the phase in one place, and has nothing that can wait or read a clock.
 func TestMachineIsPure(t *testing.T) {
 	allowed := map[string]bool{"fmt": true, "math": true, "time": true, "github.com/relock-go/relock/backend": true,
 		"github.com/relock-go/relock/reentrant/internal/check": true, "github.com/relock-go/relock/reentrant/internal/lease": true}

@@ -23,7 +23,7 @@ const (
 // everyPhase is every phase.
 var everyPhase = []Phase{Vacant, Begun, Asking, Parked, Resuming, Held, Leaving, Lost, Handed, Idle, Lapsed, Freeing}
 
-// A row is one of the table in the doc comment of Machine, and how to make it happen.
+// A row is a row of the table in the doc comment of Machine, with the functions that make it happen.
 type row struct {
 	event string
 	from  []Phase
@@ -35,7 +35,7 @@ type row struct {
 	then  func(*testing.T, *rig, Step)
 }
 
-// A rig is a machine with what its events take.
+// A rig is a machine with the arguments that its methods take.
 type rig struct {
 	m    Machine[string]
 	at   Moment
@@ -497,7 +497,7 @@ func isUsual(t *testing.T, r *rig, _ Step) {
 		Tokens: 1, Patience: r.at.Patience, GrantTTL: r.at.GrantTTL}, req)
 }
 
-// own2 is own, in the phases in which a Resume of this session's hold may be under way.
+// own2 calls own, unless a Resume is under way already.
 func own2(r *rig) {
 	if r.m.Phase() != Resuming {
 		own(r)
