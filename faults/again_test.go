@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A copy from before a hold takes over, in which the hold's owner still waits. So the server grants the hold again, under
-// its epoch and after another owner has had the lock. Whatever reply shows that first, the hold is lost, and the lock is free.
+// An older copy of the server takes over, in which the owner of a hold still waits. So the server grants the hold again, under
+// the same epoch and after another owner has had the lock. Whatever reply shows that first, the hold is lost, and the lock is free.
 func TestAHoldThatIsGrantedAgainIsLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		fixed  time.Duration
@@ -94,9 +94,9 @@ func TestACohortThatUsesTokensKeepsItsHold(t *testing.T) {
 	})
 }
 
-// grantedAgain lets the second owner get the lock. Then a copy takes over in which that still waits; the first owner gets
-// the lock, gives it back, and so the second one's session is granted the lock once more. The network has no
-// part in that: nothing tells the session that there is another server.
+// grantedAgain lets the second owner get the lock. Then an older copy of the server takes over, in which the second owner
+// still waits; the first owner gets the lock and gives it back, and so the second owner's session is granted the lock once
+// more. All connections stay open: nothing shows the session that another copy has taken over.
 func grantedAgain(t *testing.T, server *redistest.Server, first, second *reentrant.Lock, a, b context.Context) {
 	require.NoError(t, first.Lock(a))
 	got := make(chan error)

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The judges see what hands did. Here a world looks at all sessions at one moment, as only it can: what one of
-// them trusts, no other must trust, and the server must have it.
+// The judges see what hands did. In this file a world looks at all its sessions at one moment: what one session
+// trusts, no other must trust, and the server must have it.
 
 // enter notes that a hand uses a part, and checks that it may.
 func (h *hand) enter(p *part) {
@@ -44,7 +44,7 @@ func (p *part) inUse() bool {
 	}
 }
 
-// alone checks that the others do not use what would exclude this part, at this moment.
+// alone checks that no other hand uses a part that excludes p at this moment.
 func (h *hand) alone(p *part) {
 	if h.blind() || !p.inUse() {
 		return
@@ -137,8 +137,8 @@ func (h *hand) lasts(p *part) time.Duration {
 	return held.terms.fixed - time.Duration(h.nowLocked()-held.got) + time.Second
 }
 
-// renewed returns how long the lease of a Lock must last while nothing goes wrong: it is renewed when a third of it is over,
-// also the first one of a lock that was pushed, which is half as long. A lock that a session keeps is not renewed meanwhile.
+// renewed returns how long the lease of a Lock must at least last while nothing goes wrong: a lease is renewed when a third of it
+// is over, and so is the first lease of a lock that was pushed, which is shorter. A lock is not renewed while a session keeps it.
 func (h *hand) renewed(p *part) time.Duration {
 	c := call{Op: p.op(history.Look)}
 	c.Client = p.user(h)
@@ -158,8 +158,8 @@ func (h *hand) renewed(p *part) time.Duration {
 	return simLease*2/3 - late
 }
 
-// backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. It runs a
-// script, so it does that only at times.
+// backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. The check runs
+// a script, so it is made only at every fourth time.
 func (h *hand) backedUnits(p *part) {
 	if h.now()%4 != 0 {
 		return
@@ -185,7 +185,7 @@ func (h *hand) backedUnits(p *part) {
 	h.find("%s uses %d units of %s and trusts them for %v, and the server shows %v", p.user(h), units, p.name, time.Until(until), state)
 }
 
-// units returns how many units a hand and the others of its process use, of those that have lost nothing.
+// units returns how many units a hand and the other hands of its process use, without hands that have lost theirs.
 func (h *hand) units(p *part) (n int) {
 	switch p.side {
 	case writeSide:

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The server has nothing of a process for long that no worker of it uses, or asks for.
+// A process must not have anything at the server for long that none of its workers uses or asks for.
 
 const auditEvery = 7 * time.Second
 
 // A stake is what a process may have of a name.
 type stake struct{ process, name string }
 
-// stakeOf joins names that are taken together, and those of slots.
+// stakeOf returns the stake of a process in a lock. Locks that are taken together are one stake, and so are all slots.
 func stakeOf(process, lock string) stake {
 	if strings.HasPrefix(lock, simDesks) {
 		lock = simDesks
@@ -22,14 +22,14 @@ func stakeOf(process, lock string) stake {
 	return stake{process, queueOf(lock)}
 }
 
-// audit looks at what the server has of each name.
+// audit checks that the server has nothing for a session that has not used or asked for it lately.
 func (w *world) audit() {
 	if w.blind() {
 		return
 	}
 	kept := simLinger
 	if w.storm > 0 {
-		kept += simLease // a copy that comes late, when another session has had the lock and left it, takes it for a lease
+		kept += simLease // a late copy of an attempt takes the lock for a lease, when another session has had it and released it
 	}
 	for _, lock := range simLocks {
 		if lock == simFerry || strings.HasPrefix(lock, simDesks) { // the holder may have changed; slots are audited as permits
@@ -70,7 +70,7 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	}
 	most := rest + 2*prompt + w.lateness()
 	if w.storm > 0 {
-		most += 3 * simHeartbeat // messages are late and come twice, and what a late copy gets is given back
+		most += 3 * simHeartbeat // messages are late and come twice, and the session has to give back what a late copy got
 	}
 	if idle := time.Duration(w.nowLocked() - w.used[mine]); idle > most {
 		w.findLocked("the server has %s of %s for %s, where no worker has used it, or asked for it, for %v", what, name, mine.process, idle)

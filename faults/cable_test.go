@@ -32,7 +32,7 @@ type cable struct {
 	random   *rand.Rand
 	calm     bool // nothing is slow, and nothing arrives twice
 	dead     bool // its process has died: what that still sends must not arrive as a copy either
-	brittle  bool // it takes no time, and every fault cuts it; set before anything goes through
+	brittle  bool // data take no time to pass, and every fault cuts the cable; set before anything goes through
 	deaf     bool // published messages are lost while it is calm
 	up, down fault
 	turned   chan struct{} // closed when the faults change
@@ -40,8 +40,8 @@ type cable struct {
 	scripts  int // sent so far
 }
 
-// carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, in a goroutine of
-// its own, while its process waits for those that there were.
+// carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, and so start more of
+// them, while its process waits for those that it has started.
 type carriers struct {
 	mu   sync.Mutex
 	many int
@@ -209,7 +209,7 @@ func (c *cable) carry(conn *strand, from, to net.Conn, f *fault) {
 		if c.passes(conn, f) {
 			_, _ = to.Write(p.data) // an end that is closed ends both directions
 		}
-		if p.twice { // never before the first: the client knows of all that it sends again
+		if p.twice { // never before the first copy: the client knows of everything that it sends again itself
 			c.busy.Go(func() { c.copy(p.data, p.late) })
 		}
 	}
@@ -233,7 +233,8 @@ func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
 	}
 }
 
-// hears reports whether data are no published message, or one that arrives. Each comes alone.
+// hears reports whether data may pass: everything but published messages passes, and those pass unless they are to be lost. A
+// published message always comes alone.
 func (c *cable) hears(data []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,12 +259,12 @@ func (c *cable) parcel(data []byte, f *fault) parcel {
 	return parcel{
 		data:  data,
 		due:   time.Now().Add(time.Duration(c.random.Int64N(int64(most)))),
-		twice: !c.calm && !c.dead && scripts > 0 && c.random.IntN(copyOne) == 0 && data[0] == '*', // it begins with a command
+		twice: !c.calm && !c.dead && scripts > 0 && c.random.IntN(copyOne) == 0 && data[0] == '*', // the data begin with a command
 		late:  time.Duration(c.random.Int64N(int64(lastCopy))),
 	}
 }
 
-// copy sends a request a second time, over a connection of its own. Nobody gets the reply.
+// copy sends a request a second time, over a connection of its own. The reply is read by no client.
 func (c *cable) copy(data []byte, late time.Duration) {
 	time.Sleep(late)
 	conn, err := c.reach()

@@ -78,7 +78,7 @@ func (h *hand) acquire(ctx context.Context, p *part) bool {
 	c = h.record(c, func(done *call) error {
 		err := c.way.take(ctx, p, c.limit)
 		if err == nil && p.exclusive {
-			done.Token, _ = p.held() // there is none if the lock has been lost by now
+			done.Token, _ = p.held() // 0 if the lock has been lost by now
 		}
 		return err
 	})
@@ -175,7 +175,7 @@ func (h *hand) record(c call, run func(*call) error) call {
 	return h.recordAll([]call{c}, func(all []call) []error { return []error{run(&all[0])} })[0]
 }
 
-// recordAll records a call that concerns several names, as one about each.
+// recordAll records a call that concerns several names, as one call for each name.
 func (h *hand) recordAll(all []call, run func([]call) []error) []call {
 	keys := make([]string, len(all))
 	h.mu.Lock()
@@ -252,7 +252,7 @@ func (c call) about() string {
 // key names a client's hold.
 func (c call) key() string { return fmt.Sprint(c.Client, c.Lock, c.Read) }
 
-// learn keeps what a call shows. w.mu is held.
+// learn updates a client's hold by what a call shows. w.mu is held.
 func (w *world) learn(c *call) {
 	h := w.holds[c.key()]
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// What is against the order in a calm, and what only seems to be.
+// disorder finds calls in a calm that certainly break the order, and none that only seem to break it.
 func TestTheCalmIsJudgedByWhatIsCertain(t *testing.T) {
 	const second = int64(time.Second)
 	did := func(client string, kind history.Kind, from, to float64, limit time.Duration) call {

@@ -25,8 +25,8 @@ const childEnv = "RELOCK_FAULTS_CHILD"
 // A role is the work that the parent gives to a child.
 type role struct {
 	Name      string
-	Redis     string // address of the register
-	Register  string // address of Redis
+	Redis     string // address of Redis
+	Register  string // address of the register
 	History   string // the file for its operations
 	Locks     []string
 	Workers   int

@@ -77,8 +77,8 @@ func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
 	require.NoError(t, orLater(renewed.Unlock)(holder))
 }
 
-// A server's clock runs 8 % fast, which is more than the margin. A holder that cannot ask trusts its lock for too long
-// then, but by no more than what the clock gains during a lease; and tokens rise.
+// A server's clock runs 8 % fast, which is more than the margin. A holder that cannot ask the server then trusts its lock for
+// too long, but by no more than the time that the clock gains during a lease; and tokens rise.
 func TestAClockThatRunsFasterThanTheMargin(t *testing.T) {
 	t.Parallel()
 	const lease, ppm = 4 * time.Second, 80_000

@@ -78,7 +78,7 @@ func copied(t *testing.T, server *redistest.Server) dataset {
 	return d
 }
 
-// restore makes a server have what it had then, but for what has expired by now.
+// restore makes a server have the data of d again, without keys that have expired by now.
 func (d dataset) restore(t *testing.T, server *redistest.Server) {
 	var words []string
 	for _, key := range d.keys {

@@ -12,12 +12,12 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// While nothing goes wrong, a message takes up to twice usual, and a call some of them.
+// While nothing goes wrong, a message takes up to twice usual, and a call takes a few messages.
 const (
 	prompt = time.Second // a call that need not wait, a grant, a report, a signal
 )
 
-// disorder finds what is against the order, or late. Most of it is looked for only where nothing has gone wrong yet.
+// disorder finds calls that break the order, or are late. Most checks are made only for the time before the first fault.
 func (w *world) disorder() (findings []string) {
 	find := func(c call, format string, args ...any) {
 		findings = append(findings, fmt.Sprintf("%s: %s%s, called %v: ", c.Client, c.Kind, c.about(), time.Duration(c.Call))+fmt.Sprintf(format, args...))
@@ -32,7 +32,7 @@ func (w *world) disorder() (findings []string) {
 			byLock[queueOf(c.Lock)] = append(byLock[queueOf(c.Lock)], c)
 		}
 	}
-	if !w.deaf() && !w.lags() { // which cost commands
+	if !w.deaf() && !w.lags() { // lost messages, and a clock that is set back, cost commands
 		findings = append(findings, w.waste()...)
 	}
 	for _, lock := range slices.Sorted(maps.Keys(byLock)) {
@@ -44,8 +44,8 @@ func (w *world) disorder() (findings []string) {
 	return findings
 }
 
-// waste finds a calm in which sessions sent much more than calls and heartbeats need. Hardly any needs a tenth more than one
-// script for each.
+// waste finds a calm in which sessions sent many more scripts than calls and heartbeats need. In nearly all worlds they send less
+// than a tenth more than one script for each call and heartbeat.
 func (w *world) waste() (findings []string) {
 	need := 0
 	for _, c := range w.calls {
@@ -89,7 +89,7 @@ func (c call) waits() bool {
 	return c.Kind == history.Await || c.Kind == history.Acquire && c.way != atOnce
 }
 
-// refusal reports whether a call returned what it returns when others have the lock.
+// refusal reports whether a call failed with the error that it has when others have the lock.
 func (c call) refusal() bool {
 	return c.Note == errNot.Error() || strings.Contains(c.Note, context.DeadlineExceeded.Error())
 }
@@ -151,7 +151,7 @@ func (m calmCalls) succeeds(c call) {
 	}
 }
 
-// isPrompt finds grants that come later than they could: when a hold had ended, or a waiter before had left.
+// isPrompt finds a grant that comes too long after the event that allowed it, such as the end of a hold.
 func (m calmCalls) isPrompt(i int, c call) {
 	since := c.Call
 	overtaken := 0
@@ -265,19 +265,19 @@ func (m calmCalls) hasReason(c call) {
 	m.find(c, "it got nothing, though no owner had it")
 }
 
-// mostOvertakes is for an owner behind three others of its process: each of the two other processes has a turn before each of
-// the four, roughly. Hardly any call is overtaken six times.
+// mostOvertakes allows for an owner behind three others of its process: before each of the four, each of the two other processes
+// may have a turn. Hardly any call is overtaken six times.
 const mostOvertakes = 12
 
-// isReported checks that a holder that asks is notified of waiters, of all and at once. One that does not wait for long may
-// have left before its request arrived, or be reported when it has left. A caller of permits that waits for those of its own
-// process is reported only there.
+// isReported checks that a holder that asks is notified of each waiter, and promptly. A waiter that does not wait for long may
+// have left before its request arrived, or be reported when it has left. A caller that waits for permits of its own process is
+// reported only in that process.
 func (m calmCalls) isReported(c call) {
 	told, waited := c.Outcome == history.OK, false
 	shared := c.Lock == simBook || c.Lock == simSeats
 	lately := prompt
 	if shared {
-		lately += simHeartbeat * 5 / 4 // so long a waiter counts that may have left
+		lately += simHeartbeat * 5 / 4 // for so long a waiter that has left may still count
 	}
 	for _, other := range m.calls {
 		asks := other.waits() || (m.cohorts || shared) && other.way == atOnce // a try reaches a holder that might keep the lock
@@ -322,8 +322,8 @@ func (m calmCalls) needsOthers(c call) bool {
 	return units <= simSeatsFree
 }
 
-// wakes checks that a signal wakes the longest waiter, or all. One whose limit ends at about the same time may have been the
-// longest waiter, and have been woken.
+// wakes checks that a signal wakes the longest waiter, or SignalAll all waiters. A waiter whose limit ends at about the same time
+// may have been the longest waiter, and have used up the signal.
 func (m calmCalls) wakes(c call) {
 	for _, other := range m.calls {
 		if other.Kind != history.Await || other.Call+prompt.Nanoseconds() >= c.Call || other.Return <= c.Return {

@@ -42,7 +42,7 @@ func (h *hand) runs(ctx context.Context, p *part, d doer) {
 	}
 }
 
-// running is a function that runs.
+// running is a function that a doer runs.
 type running struct {
 	ctx   context.Context //nolint:containedctx // the function's
 	over  chan struct{}

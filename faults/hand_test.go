@@ -143,8 +143,8 @@ func (p *process) verbs() []redisbackend.Option {
 	return nil
 }
 
-// runsNoScripts reports whether a process is one of a plain world's that run none. Its cable is brittle: the client's pool
-// closes a connection under its mutex, with a command whose reply it waits for, and one that waits for a mutex stops the clock.
+// runsNoScripts reports whether a process of a plain world runs no scripts. Its cable is brittle: the client's pool closes a
+// connection with a command, and waits for the reply under the pool's mutex; a goroutine that waits for a mutex stops the clock.
 func (p *process) runsNoScripts() bool { return p.plain() && p.number%4 != 0 }
 
 func (p *process) options() []reentrant.Option {
@@ -176,7 +176,7 @@ type hand struct {
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
 	(*hand).useBoth, (*hand).useEither, (*hand).useKiln, (*hand).useBell, (*hand).useGate, (*hand).useNoted,
-	(*hand).waitAndSignal, // twice: it takes many hands, and time
+	(*hand).waitAndSignal, // a second time: conditions need many hands, and time
 }
 
 // What hands do most in a world of which traces are written: they use the locks that are traced.
@@ -202,7 +202,7 @@ func (h *hand) job() func(*hand, context.Context) {
 	return jobs[h.season()]
 }
 
-// season is what most hands do now: each job in turn, in an order that the seed decides.
+// season returns the index of the job that most hands do now: each job in turn, in an order that the seed decides.
 func (h *hand) season() int {
 	now := time.Since(h.start) * time.Duration(len(jobs)) / simCalm
 	if now >= time.Duration(len(jobs)) {
@@ -211,7 +211,7 @@ func (h *hand) season() int {
 	return h.process.random(1 << 32).Perm(len(jobs))[now%time.Duration(len(jobs))]
 }
 
-// pace is how long a short use lasts at most. While nothing goes wrong there are many.
+// pace returns how long a short use lasts at most. While nothing goes wrong uses are shorter, so that there are many.
 func (h *hand) pace() time.Duration {
 	if time.Since(h.start) < simCalm {
 		return simHeartbeat / 6
@@ -483,8 +483,8 @@ func (h *hand) travel(ctx context.Context) {
 	}
 }
 
-// stays reports whether a hold is still here when another process has failed to resume it, or has died before. If that
-// found that the server has forgotten the hold, its owner has been told so, and this session will be.
+// stays waits until another process has resumed a hold, has failed to, or has died, and reports whether the hold is still in this
+// session. If the server has forgotten the hold, the owner knows that from the other process, and this session will learn of it.
 func (h *hand) stays(t *trip, p *part) bool {
 	for {
 		select {

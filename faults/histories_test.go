@@ -87,7 +87,7 @@ func (k kind) String() string {
 	return name
 }
 
-// kinds returns the rounds of a seed, in random order.
+// kinds returns all kinds of rounds, in an order that the seed decides.
 func kinds(seed uint64) []kind {
 	all := []kind{
 		{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true},

@@ -27,7 +27,7 @@ type link struct {
 func newLink(t *testing.T, upstream string) *link {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	addr := redisserver.KeepAddr(t) // while it is redirected, too
+	addr := redisserver.KeepAddr(t) // the address stays this test's while the link is redirected, too
 	p := toxiproxy.NewProxy(server, strings.ReplaceAll(t.Name(), "/", "-"), addr, upstream)
 	l := &link{t: t, proxy: p, addr: addr, up: newFlow(t, p, "upstream"), down: newFlow(t, p, "downstream")}
 	require.NoError(t, p.Start())

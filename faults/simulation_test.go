@@ -220,7 +220,8 @@ func (w *world) plain() bool     { return w.seed%7 == 1 }
 func (w *world) deaf() bool      { return w.seed%11 == 6 }
 func (w *world) lags() bool      { return w.seed%11 == 7 }
 
-// lateness is what it costs that messages are lost: a heartbeat for each, and some calls need two.
+// lateness returns how much later calls are because messages are lost: each lost message costs a heartbeat, and some calls need
+// two messages.
 func (w *world) lateness() time.Duration {
 	if w.deaf() {
 		return simHeartbeat * 5 / 2
@@ -319,7 +320,7 @@ func (w *world) findLocked(format string, args ...any) {
 	w.findings = append(w.findings, fmt.Sprintf(format, args...))
 }
 
-// within fails if a condition does not come about.
+// within records a violation if ok does not return true within simPatience.
 func (w *world) within(what string, ok func() bool) {
 	for end := time.Now().Add(simPatience); !ok(); time.Sleep(time.Second) {
 		if time.Now().After(end) {

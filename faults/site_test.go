@@ -48,7 +48,7 @@ var leftByProxies = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 }
 
-// patient is a test that ends only when its goroutines have ended: goleak waits only half a second for that.
+// patient runs the tests, and returns only when their goroutines have ended: goleak alone waits half a second for that.
 type patient struct{ *testing.M }
 
 func (p patient) Run() int {

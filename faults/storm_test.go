@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// rest is the time before the first fault. That the server's clock goes back a little is none.
+// rest lets the time before the first fault pass. In some worlds the server's clock goes back a little, which counts as no fault.
 func (w *world) rest(alive []*process) {
 	random := w.random(1 << 33)
 	for i := 1; time.Since(w.start) < simCalm-auditEvery; i++ {
@@ -115,7 +115,7 @@ func (w *world) lost(c call) {
 	}
 }
 
-// dies ends a process at once, as far as others can see: the server is told, or it is not.
+// dies ends a process suddenly, as far as others can see: its connections are closed, or they stay open and carry nothing.
 func (w *world) dies(random *rand.Rand, p **process, _ []*process) {
 	dead := *p
 	end := []fault{cutting, dropping}[random.IntN(2)]
@@ -133,7 +133,7 @@ func (w *world) dies(random *rand.Rand, p **process, _ []*process) {
 	w.replace(p)
 }
 
-// leaves ends a process in order.
+// leaves makes a process close its session and end.
 func (w *world) leaves(_ *rand.Rand, p **process, _ []*process) {
 	w.note("%s leaves", (*p).name)
 	w.replace(p)
@@ -168,8 +168,8 @@ func (w *world) stalls(random *rand.Rand, _ **process, alive []*process) {
 	w.concerns(w.now(), all...)
 }
 
-// flush makes the server forget all. In a world of which traces are written it restarts at times, so that sessions soon know, and
-// when a hold lingers.
+// flush makes the server forget all its data. In a world of which traces are written it waits for a hold that lingers, and often
+// closes all connections, so that sessions soon know.
 func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
 	if !w.forgetful() {
 		return
@@ -187,7 +187,7 @@ func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
 	})
 }
 
-// traces has something done to the server, which traces then have.
+// traces calls do, which changes the server's data, and has the traces, if any are written, note it as what.
 func (w *world) traces(what string, do func()) {
 	if w.recorder == nil {
 		do()

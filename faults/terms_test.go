@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The terms of locks with special ones.
+// The terms of locks with options.
 const (
 	simFixed   = 2 * simHeartbeat
 	simAtLeast = simHeartbeat * 3 / 4
@@ -71,7 +71,7 @@ func (h *hand) acquireBoth(ctx context.Context, both *reentrant.MultiLock, parts
 	return true
 }
 
-// errorOf returns what a joined error says about a lock.
+// errorOf returns the part of a joined error that names a lock.
 func errorOf(err error, name string) error {
 	if err == nil || !strings.Contains(err.Error(), name) {
 		return nil

@@ -180,7 +180,7 @@ func (tr *trace) noteLocked(s step) {
 	tr.steps = append(tr.steps, s)
 }
 
-// lag is how long a message is under way.
+// lag returns how long a message is under way.
 func (tr *trace) lag() time.Duration {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -193,7 +193,7 @@ func (tr *trace) lag() time.Duration {
 	return between(tr.random, 0, 3*time.Millisecond)
 }
 
-// lagOfCopy is how long a copy of a message is behind it: often long enough that much has happened since.
+// lagOfCopy returns how long after a message its copy arrives: often so late that much has happened in between.
 func (tr *trace) lagOfCopy() time.Duration {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
