@@ -101,8 +101,8 @@ func TestARunFromEndToEnd(t *testing.T) {
 	assert.FileExists(t, filepath.Join(out, report.Page))
 }
 
-// slow reports whether this machine was too slow for a measurement of such a duration: what is counted once for each round, as
-// the commands with which a client begins, counts for little only beside many sections.
+// slow reports whether this machine was too slow for measurements of the given duration. Commands that are counted once for each
+// round, such as those with which a client begins, count for little only beside many sections.
 func slow(r *result.Result, duration time.Duration) bool {
 	return slices.ContainsFunc(r.Cells, func(c result.Cell) bool {
 		counted := c.Contender == "relock" && (c.Workload == "uncontended" || c.Workload == "fresh-2x20")

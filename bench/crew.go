@@ -32,7 +32,7 @@ const (
 	// and many times the pause of polling clients. A goroutine that has not got the lock by then is cut off, and
 	// counted.
 	cutAfter = 2 * time.Second
-	// killAfter is how long after that processes may take to reply.
+	// killAfter is how long processes may take to reply after cutAfter.
 	killAfter = 3 * time.Second
 )
 

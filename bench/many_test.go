@@ -21,7 +21,7 @@ import (
 // A many takes several locks for the owner of ctx, and returns a function that releases them.
 type many func(ctx context.Context, names []string) (giveBack func() error, err error)
 
-// contenders are the ways to do it: each takes several locks in one process.
+// contenders are the ways to take several locks: each opens one process on the Redis at addr.
 var contenders = map[string]func(b *testing.B, addr string) many{
 	"relock-multilock": func(b *testing.B, addr string) many {
 		s := openSession(b, addr)

@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// windows is how often each call is measured: what another goroutine of the session does at the same moment is counted
-// too, and the smallest count has none of that.
+// windows is how often each call is measured. A count includes what other goroutines of the session do at the same moment;
+// the smallest of the counts has nothing of that.
 const windows = 20
 
 func main() {

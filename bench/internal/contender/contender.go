@@ -38,7 +38,7 @@ func (c Contender) Fits(w workload.Workload) bool {
 
 // A Process is a contender in one process.
 type Process interface {
-	// Mutex returns the lock of that name for one goroutine, and no other goroutine may use it.
+	// Mutex returns the lock with the given name for one goroutine; no other goroutine may use the returned Mutex.
 	Mutex(ctx context.Context, goroutine int, name string) (Mutex, error)
 	Close()
 }
@@ -49,7 +49,7 @@ type Mutex interface {
 	Unlock(ctx context.Context) error
 }
 
-// An RWMutex is a Mutex that has a read side too.
+// An RWMutex is a Mutex that also has a read side.
 type RWMutex interface {
 	Mutex
 	RLock(ctx context.Context) error

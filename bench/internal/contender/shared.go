@@ -67,7 +67,7 @@ func (p *splitProcess) Mutex(_ context.Context, _ int, name string) (Mutex, erro
 
 func (p *splitProcess) Close() {}
 
-// A channel is as full as permits are taken.
+// A channel is a semaphore: it has a value for each permit that is taken.
 type channel chan struct{}
 
 func (c channel) Lock(ctx context.Context) error {

@@ -19,8 +19,8 @@ type Counters struct {
 	Calls   map[string]int64 // by command; calls within scripts included
 	CPU     time.Duration    // all threads, user and system
 	Bytes   int64            // received and sent
-	Keys    int64            // that it has now
-	Memory  int64            // that it uses now, in bytes
+	Keys    int64            // that the server has now
+	Memory  int64            // that the server uses now, in bytes
 }
 
 // ErrNotReal is returned for a server that has no counters.
@@ -102,7 +102,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// countOf reads the first count of a line, with its name in front.
+// countOf returns the first count of a line such as calls=7,usec=9. The line must begin with name.
 func countOf(name, stats string) (int64, error) {
 	first, _, _ := strings.Cut(stats, ",")
 	count, ok := strings.CutPrefix(first, name)
@@ -124,7 +124,7 @@ func (c Counters) Since(before Counters) Counters {
 	return d
 }
 
-// Commands that scripts cannot call, and those that no script here calls: they came from a client.
+// Commands that scripts cannot call, or that no script here calls: their calls came from a client.
 var (
 	scripts    = []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"}
 	connection = []string{"auth", "client", "command", "hello", "ping", "quit", "select", "script",

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// An aim is what a contender should reach under a workload: its metric, divided by that of the best peer or of one that is
-// named, is at least or at most a number.
+// An aim is what a contender should reach under a workload: its value of a metric, divided by that of the best peer, or of a named
+// peer, is at least or at most Ratio.
 type aim struct {
 	Workload, Contender string
 	Metric              result.Metric
@@ -19,7 +19,7 @@ type aim struct {
 	Ratio               float64
 }
 
-// aims are those of docs/performance.md that are ratios.
+// aims are the aims of docs/performance.md that are ratios.
 var aims = []aim{
 	{Workload: workload.Main, Contender: "relock", Metric: result.PerSecond, Ratio: 2.2},
 	{Workload: workload.Main, Contender: "relock", Metric: result.CPU, AtMost: true, Ratio: 0.7},

@@ -204,7 +204,7 @@ func byProcesses(w result.Workload) (int, bool) {
 	return w.Processes, w.Goroutines == 20 && plain(w)
 }
 
-// byWrites is how many of a hundred sections write.
+// byWrites returns how many of a hundred sections write.
 func byWrites(w result.Workload) (int, bool) {
 	known, ok := workload.Find(w.Name)
 	return 100 - known.Reads, ok && known.Kind == workload.ReadWrite && known.Idle == 0

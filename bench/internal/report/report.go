@@ -96,7 +96,7 @@ type table struct {
 	Rows        [][]string
 }
 
-// page has everything in itself: it can be sent as a file.
+// page returns the page, with the plots in it, so that it can be sent as one file.
 func page(r *result.Result, plots map[string][]byte) ([]byte, error) {
 	s := sheet{Result: r, Origin: origin(r), Safe: r.Overlaps() == 0}
 	for _, f := range figuresOf(r) {

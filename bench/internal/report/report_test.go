@@ -58,7 +58,7 @@ func TestAReportIsWholeAndSelfContained(t *testing.T) {
 	}
 }
 
-// On a phone what is wider than the screen is moved sideways in its own box, and the page is not.
+// On a phone a part that is wider than the screen scrolls sideways in a box of its own; the page does not.
 func TestAReportCanBeReadOnAPhone(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, Write(some(), folder))

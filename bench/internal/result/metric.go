@@ -32,10 +32,10 @@ var (
 	JainProcesses  = Metric{"jain_processes", "Jain proc.", func(s Sample) float64 { return s.JainProcesses }}
 	Allocs         = Metric{"allocations_per_section", "allocs", func(s Sample) float64 { return s.Allocs }}
 
-	// Metrics are those of every workload.
+	// Metrics are the metrics of every workload.
 	Metrics = []Metric{PerSecond, Commands, Pushes, Inner, CPU, Bytes, Keys, Memory, WaitP50, WaitP99, WaitMax, JainGoroutines, JainProcesses, Allocs}
 
-	// sides are those that only read-write locks have.
+	// sides are the metrics that only read-write locks have.
 	sides = []Metric{ReadP99, WriteP99}
 )
 

@@ -40,13 +40,13 @@ type Machine struct {
 // A Version is a module's.
 type Version struct{ Module, Version string }
 
-// A Contender is one that was measured.
+// A Contender is a contender that was measured.
 type Contender struct {
 	Name, About string
 	Own         bool
 }
 
-// A Workload is one that was measured.
+// A Workload is a workload that was measured.
 type Workload struct {
 	Name, About           string
 	Kind                  workload.Kind
@@ -61,8 +61,8 @@ type Cell struct {
 
 // A Sample is one round of a cell. All values but the counts at the end are per section, or of waits.
 type Sample struct {
-	Sections       int64   // with sections that ended after the time
-	PerSecond      float64 // only sections that ended within the time
+	Sections       int64   // sections that were entered after the time included
+	PerSecond      float64 // only sections that were entered within the time
 	Commands       float64 // sent by clients
 	Inner          float64 // called by scripts
 	Pushes         float64 // messages published
@@ -128,7 +128,7 @@ func (c Cell) Measured() bool {
 	return false
 }
 
-// Overlaps of all rounds.
+// Overlaps returns the number of overlaps of all rounds.
 func (c Cell) Overlaps() (n int64) {
 	for _, s := range c.Samples {
 		n += s.Overlaps
@@ -136,7 +136,7 @@ func (c Cell) Overlaps() (n int64) {
 	return n
 }
 
-// Overlaps of the whole run.
+// Overlaps returns the number of overlaps of the whole run.
 func (r *Result) Overlaps() (n int64) {
 	for _, c := range r.Cells {
 		n += c.Overlaps()

@@ -27,7 +27,7 @@ type goroutine struct {
 	cutOff                   bool
 	first                    error
 	waits                    *hdrhistogram.Histogram
-	reads, writes            *hdrhistogram.Histogram // the reads among them, of a read-write lock
+	reads, writes            *hdrhistogram.Histogram // the waits of readers and of writers among them, for a read-write lock
 }
 
 // A place is a lock as this goroutine uses it, and the spot that the lock protects.
@@ -117,7 +117,7 @@ func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time
 		}
 		return time.Now()
 	}
-	if !g.workload.Reentrant { // otherwise the goroutine is inside all the time
+	if !g.workload.Reentrant { // a re-entrant goroutine is inside all the time
 		p.spot.Enter(a.units, a.limit)
 		g.work(entered)
 		p.spot.Leave(a.units)
@@ -164,8 +164,8 @@ func (p place) unlock(ctx context.Context, read bool) error {
 	return p.mutex.Unlock(ctx)
 }
 
-// place returns the lock of the next section. One that is used once is made here, as the code that locks an order makes
-// it: that is part of what such a section costs.
+// place returns the lock of the next section. A lock that is used only once is made here, as a program makes the lock of an
+// order: making it is part of what such a section costs.
 func (g *goroutine) place() (place, error) {
 	if g.workload.Names == workload.Once {
 		mutex, err := g.next()

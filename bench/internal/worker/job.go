@@ -38,7 +38,7 @@ type Order struct {
 type Outcome struct {
 	Err string // the run could not take place
 
-	InTime   []int64                // by goroutine: sections that began before the end
+	InTime   []int64                // by goroutine: sections that were entered before the end
 	Sections int64                  // all of them, the last ones after the end included
 	Waits    *hdrhistogram.Snapshot // in ns, of all sections, also of those that were cut off
 	Reads    *hdrhistogram.Snapshot // of them, those of read-write locks' readers; nil for other locks

@@ -73,5 +73,5 @@ func (s *Spot) Enter(units, limit int64) {
 	}
 }
 
-// Leave records that such a holder is outside again.
+// Leave records that a holder with these units is outside again.
 func (s *Spot) Leave(units int64) { s.inside.Add(-units) }

@@ -89,7 +89,7 @@ func Find(name string) (Workload, bool) {
 	return All[i], true
 }
 
-// Spots is how many locks can be held at once: one that is used once is its goroutine's.
+// Spots returns how many locks can be held at the same time: a lock that is used once counts for its goroutine.
 func (w Workload) Spots() int {
 	if w.Names == Own || w.Names == Once {
 		return w.Processes * w.Goroutines
