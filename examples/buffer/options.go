@@ -22,7 +22,7 @@ const (
 // a busy machine does not lose a lock that is alive.
 const defaultLease = 2 * time.Second
 
-// options is the job.
+// options describe the job.
 type options struct {
 	processes int
 	producers int // in each process

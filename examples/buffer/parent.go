@@ -41,7 +41,7 @@ func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result,
 		return nil, err
 	}
 	items := int64(opts.items)
-	if stopped != nil { // no more were due than were put and are not on their way
+	if stopped != nil { // only the items that have left the buffer were due
 		items = r.made - r.left
 	}
 	return &result{

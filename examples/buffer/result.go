@@ -33,7 +33,7 @@ func (r *result) Print(out io.Writer) {
 	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
-// rows is the table.
+// rows returns the rows of the table.
 func (r *result) rows() []screen.Row {
 	v, did := r.verdict, r.outcome.Total
 	rows := []screen.Row{
@@ -60,7 +60,7 @@ func (r *result) rows() []screen.Row {
 		screen.Row{Name: "Redis commands per item", Value: fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(v.items, 1)), r.cost.Counted)})
 }
 
-// sentence is the table in one sentence.
+// sentence says in one sentence what the table shows.
 func (r *result) sentence() string {
 	if r.interrupted && r.Clean() {
 		return fmt.Sprintf("Interrupted at %d of %d. Until then every item came through exactly once.", r.verdict.items, r.opts.items)

@@ -47,7 +47,7 @@ func (r report) Plus(o report) report {
 	}
 }
 
-// Done is how many prices were served.
+// Done returns how many prices were served.
 func (r report) Done() int64 { return r.Reads }
 
 // tally counts what a child's workers do.

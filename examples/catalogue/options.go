@@ -23,7 +23,7 @@ const (
 // machine stands still.
 const defaultLease = 6 * time.Second
 
-// options is the job.
+// options describe the job.
 type options struct {
 	processes  int
 	workers    int // in each process

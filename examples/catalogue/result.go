@@ -25,7 +25,7 @@ func (r *result) Clean() bool { return r.outcome.Total.Stale == 0 }
 // Print writes the table.
 func (r *result) Print(out io.Writer) { screen.PrintTable(out, r.rows(), r.sentence()) }
 
-// rows is the table.
+// rows returns the rows of the table.
 func (r *result) rows() []screen.Row {
 	t := r.outcome.Total
 	rows := []screen.Row{
@@ -52,7 +52,7 @@ func (r *result) rows() []screen.Row {
 	return rows
 }
 
-// sentence is the table in one sentence.
+// sentence says in one sentence what the table shows.
 func (r *result) sentence() string {
 	switch t := r.outcome.Total; {
 	case !r.Clean():
@@ -63,7 +63,7 @@ func (r *result) sentence() string {
 	return "No price was stale."
 }
 
-// rate is the prices that were served in a second.
+// rate returns the number of prices that were served in a second.
 func rate(o crew.Outcome[report]) string {
 	return fmt.Sprintf("%.0f", float64(o.Total.Reads)/o.Took.Seconds())
 }

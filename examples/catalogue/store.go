@@ -103,7 +103,7 @@ func (s *store) row(ctx context.Context, item int) (p price, err error) {
 	return p, nil
 }
 
-// set changes a price under a token. A change with a higher token is left alone.
+// set changes a price under a token. A price that was changed under a higher token stays as it is.
 func (s *store) set(ctx context.Context, item int, p price) error {
 	if _, err := s.setStmt.ExecContext(ctx, p.cents, p.token, item, p.token); err != nil {
 		return fmt.Errorf("change the price of item %d: %w", item, err)

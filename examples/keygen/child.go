@@ -42,7 +42,7 @@ func (r report) Plus(other report) report {
 	}
 }
 
-// Done is how many numbers are recorded.
+// Done returns how many numbers are recorded.
 func (r report) Done() int64 { return r.Keys }
 
 // tally counts what a child's workers do.

@@ -34,7 +34,7 @@ const (
 // machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
 const defaultLease = 10 * time.Second
 
-// options is the job.
+// options describe the job.
 type options struct {
 	processes int
 	workers   int // in each process

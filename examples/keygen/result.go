@@ -30,7 +30,7 @@ func (r *result) Print(out io.Writer) {
 	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
-// rows is the table.
+// rows returns the rows of the table.
 func (r *result) rows() []screen.Row {
 	v := r.verdict
 	reversals := count(v.reversals)
@@ -75,7 +75,7 @@ func (r *result) commandsPerKey() string {
 	return fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(r.verdict.numbers, 1)), r.cost.Counted)
 }
 
-// sentence is the table in one sentence.
+// sentence says in one sentence what the table shows.
 func (r *result) sentence() string {
 	switch {
 	case r.Clean() && r.interrupted:

@@ -121,7 +121,7 @@ func interleavings(a, b int) []string {
 	return all
 }
 
-// This makes keygen a proof: whatever the repair does, no overlap of two steps goes without a duplicate.
+// Whatever the repair does, two steps that overlap leave a duplicate: so a run of keygen without one is a proof.
 func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	for _, before := range []memory{
 		{next: 1},

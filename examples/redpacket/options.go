@@ -17,7 +17,7 @@ const (
 	lockNone   lockMode = "none" // no lock: shows why one is needed
 )
 
-// options is the job.
+// options describe the job.
 type options struct {
 	processes int
 	openids   int

@@ -38,7 +38,7 @@ func TestPartsAddUpAndNoPartIsEmpty(t *testing.T) {
 	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "the largest part cannot be predicted")
 }
 
-// A client that calls a function after the first of several commands.
+// An interrupted client calls by after the first of several commands.
 type interrupted struct {
 	rueidis.Client
 	by func()

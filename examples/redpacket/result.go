@@ -27,7 +27,7 @@ func (r *result) Print(out io.Writer) {
 	screen.PrintTable(out, r.rows(), r.sentence())
 }
 
-// rows is the table.
+// rows returns the rows of the table.
 func (r *result) rows() []screen.Row {
 	v, did := r.verdict, r.outcome.Total
 	rows := []screen.Row{
@@ -56,7 +56,7 @@ func (r *result) commandsPerRequest() string {
 	return fmt.Sprintf("%.2f (%s)", float64(r.cost.Commands)/float64(max(r.outcome.Total.Done(), 1)), r.cost.Counted)
 }
 
-// sentence is the table in one sentence.
+// sentence says in one sentence what the table shows.
 func (r *result) sentence() string {
 	if r.interrupted && r.Clean() {
 		return fmt.Sprintf("Interrupted at %d of %d requests. Until then no person got two parts, and it adds up.",

@@ -168,7 +168,8 @@ func (b *board) holders(ctx context.Context) (held map[seat]holder, unread map[s
 	return held, unread, nil
 }
 
-// same reports whether two halls look the same. The end of a hold is never read as the same moment twice.
+// same reports whether two halls look the same. Each look finds a slightly different end of a hold, so a small difference
+// does not count.
 func same(a, b hall) bool {
 	return a.stale == b.stale && maps.Equal(a.sold, b.sold) && maps.Equal(a.unread, b.unread) && maps.EqualFunc(a.held, b.held, func(a, b holder) bool {
 		return a.visitor == b.visitor && a.token == b.token && a.session == b.session && a.until.Sub(b.until).Abs() < 500*time.Millisecond

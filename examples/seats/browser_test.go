@@ -80,9 +80,9 @@ func newWindow(t *testing.T, ctx context.Context, url string) *window {
 	return w
 }
 
-// beside adds to each page what a test needs on a busy machine. What the page asks for it asks again, as the answer
-// says, as long as the server had none from Redis in time. And what it says and shows is kept: news of the hall may follow
-// it, and a hold may end before the test looks.
+// beside adds to each page what a test needs on a busy machine. The page repeats a request, as the answer asks it to, as
+// long as Redis did not answer the server in time. And all that the page says and shows is kept: news of the hall may
+// replace it, and a hold may end, before the test looks.
 func beside(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: `{

@@ -56,7 +56,7 @@ func (d *desk) timed(s seat) *reentrant.Lock {
 	return d.session.NewLock(s.lockName(), reentrant.WithFixedLease(leaseOf(d.hold)))
 }
 
-// renewed returns the same lock for a payment: it is renewed until the payment is done. The session's lease is as long
+// renewed returns the lock of a seat for a payment: it is renewed until the payment is done. The session's lease is as long
 // as a hold, so if this server dies the visitor has as much time as after a pick to continue at the other one.
 func (d *desk) renewed(s seat) *reentrant.Lock { return d.session.NewLock(s.lockName()) }
 

@@ -18,7 +18,7 @@ const price = 12
 // A seat is one place in the hall: "A05".
 type seat string
 
-// seats are all there are.
+// seats are all seats of the hall.
 var seats = func() []seat {
 	var all []seat
 	for _, row := range rows {

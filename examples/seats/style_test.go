@@ -8,7 +8,6 @@ import (
 	"github.com/relock-go/relock/examples/internal/contrast"
 )
 
-// Text is readable in light and dark mode.
 func TestTextIsReadableInLightAndDarkMode(t *testing.T) {
 	css, err := web.ReadFile("web/style.css")
 	require.NoError(t, err)

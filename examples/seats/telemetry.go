@@ -16,9 +16,10 @@ import (
 	"github.com/relock-go/relock/relockotel"
 )
 
-// A telemetry measures a server's locks, and serves the page for Prometheus. relockotel/dashboard.json
-// shows it in Grafana. The board's commands are not counted, which read eighty locks at a time. Losses are no alarm here: a
-// hold that simply ends counts as one, and so does, at the first server, a hold that is taken up at the other.
+// A telemetry measures a server's locks, and serves the page that Prometheus reads. relockotel/dashboard.json shows these
+// metrics in Grafana. The commands of the board, which reads eighty locks at a time, are not counted. A loss is no reason
+// for an alarm here: a hold that simply ends counts as lost, and so does, at the first server, a hold that the other one
+// has taken up.
 type telemetry struct {
 	*relockotel.Telemetry
 	page http.Handler

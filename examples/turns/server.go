@@ -73,7 +73,7 @@ func (s *server) page(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// What a form has: its size, and how long it may take to come.
+// Limits of a form: its size in bytes, and how long it may take to read.
 const (
 	mostBytes  = 4 << 10
 	readWithin = 10 * time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/contrast"
 )
 
-// Text is readable in light and in dark, and the borders by which the states of turns differ can be distinguished.
+// The borders by which the states of turns differ can be told apart, too.
 func TestTextIsReadableInLightAndDarkMode(t *testing.T) {
 	css, err := web.ReadFile("web/style.css")
 	require.NoError(t, err)

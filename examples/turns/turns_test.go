@@ -190,7 +190,7 @@ func TestAPatientNewcomerStopsNothing(t *testing.T) {
 	assert.Equal(t, 20, p.becomes(second, done).Steps)
 }
 
-// A step takes an hour here.
+// The turn ends although its step takes an hour.
 func TestATurnEndsWithItsHold(t *testing.T) {
 	testsize.FullOnly(t) // a third of a lease of 15 seconds
 	t.Parallel()

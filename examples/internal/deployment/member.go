@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A Member is a child's end: a session for its locks, on a client that serves its other data too.
+// A Member is what a child process works with: a client for its data, and a session on it for its locks.
 type Member struct {
 	Client  rueidis.Client
 	Session *reentrant.Session

@@ -17,13 +17,13 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// A Redis is the parent's end. The zero value is a job that uses none: it costs nothing.
+// A Redis is the Redis of a job, as the parent process uses it. The zero value stands for none: the job costs no commands.
 type Redis struct {
 	URL    string         // for the children
 	Shown  string         // for people, without the password
 	Client rueidis.Client // for the job's own data
 
-	embedded *redistest.Server // nil with a server of the user's
+	embedded *redistest.Server // nil if the user has named a server
 	before   int64             // what the server had counted at the start
 }
 
