@@ -28,7 +28,7 @@ func look(t *testing.T, status int, args ...string) string {
 	return even(stdout.String() + stderr.String())
 }
 
-// looks is look with the output as it is.
+// looks is look, but returns both outputs, with nothing replaced.
 func looks(t *testing.T, status int, args ...string) (stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -64,7 +64,7 @@ func wait(t *testing.T, s *reentrant.Session, name string) {
 	eventually(t, func() bool { return len(state(t, s, name).Waiting) > 0 }, "the session does not wait")
 }
 
-func TestInspect(t *testing.T) {
+func TestInspectShowsTheHoldAndTheWaiters(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s, other := session(t, url), session(t, url)
@@ -257,7 +257,7 @@ func TestAnEmptyListNamesThePrefix(t *testing.T) {
 	assert.NotContains(t, look(t, 0, "list", "--redis", url), "relock:")
 }
 
-func TestUnlock(t *testing.T) {
+func TestUnlockNeedsForceForALockThatIsHeld(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s := session(t, url)
@@ -278,7 +278,7 @@ func TestUnlock(t *testing.T) {
 		look(t, 0, "unlock", "lock", "--force", "--json", "--redis", url))
 }
 
-func TestWatch(t *testing.T) {
+func TestWatchPrintsEachChange(t *testing.T) {
 	t.Parallel()
 	url := embedded(t)
 	s, other := session(t, url), session(t, url)

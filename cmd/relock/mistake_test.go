@@ -23,7 +23,7 @@ func said(t *testing.T, status int, args ...string) string {
 	return stderr.String()
 }
 
-// A mistake names what is wrong, and how the command is written.
+// The message about a mistake in the command line says what is wrong, and how the command is written.
 func TestAMistakeSaysHowTheCommandIsWritten(t *testing.T) {
 	t.Parallel()
 	const run, hold, inspect, watch = "run [OPTION…] NAME -- COMMAND [ARGUMENT…]", "hold [OPTION…] NAME", "inspect [OPTION…] NAME", "watch [OPTION…] NAME"
@@ -60,7 +60,7 @@ func TestAMistakeSaysHowTheCommandIsWritten(t *testing.T) {
 	}
 }
 
-// Who does not know the commands sees them.
+// A user who does not know the commands is shown them.
 func TestAWordThatIsNoCommandIsAnsweredWithTheCommands(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -109,7 +109,7 @@ func TestAURLThatCannotBeReadIsAMistakeForEveryCommand(t *testing.T) {
 	}
 }
 
-// A server that is not there, or refuses, has one status too.
+// Not to reach a server, or to be refused by it, gives the same exit status with every command.
 func TestAServerThatIsNotAvailableHasOneStatusForEveryCommand(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://127.0.0.1:1", slowly(redisserver.Start(t).URL() + "/99")} {
@@ -130,7 +130,7 @@ func TestAWrongURLKeepsNoHelpFromTheUser(t *testing.T) {
 	}
 }
 
-// Where a command looks for Redis is said where a user may look for that.
+// The documents and the help say where a command looks for Redis if it is given no URL.
 func TestTheDefaultRedisIsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/cli.md")

@@ -248,7 +248,7 @@ func TestAnErrorNeverShowsThePassword(t *testing.T) {
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestACommandLineThatIsWrongHasTheStatusOfAMistake(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"no lock":         {"run"},

@@ -74,7 +74,8 @@ func TestAStateFromElsewhereIsQuoted(t *testing.T) {
 	}
 }
 
-// Nor can they in JSON, whose encoder escapes only some control characters. The values stay the same.
+// Nor can texts from elsewhere change the terminal as JSON, although the encoder escapes only some control characters. What
+// a reader of the JSON decodes is the same.
 func TestJSONFromElsewhereCannotChangeTheTerminal(t *testing.T) {
 	t.Parallel()
 	const odd = "\u009b2J\u202e\U000e0001\x7f\x1bé\u3000\"\\\n"
