@@ -341,7 +341,7 @@ func FuzzPermits(f *testing.F) {
 	})
 }
 
-// This makes the fuzzer's checks on random inputs in every test run.
+// Every test run makes the checks of FuzzPermits on random inputs.
 func TestRandomStepsOfPermitsAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))

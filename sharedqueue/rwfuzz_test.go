@@ -291,7 +291,7 @@ func FuzzRW(f *testing.F) {
 	})
 }
 
-// This makes the fuzzer's checks on random inputs in every test run.
+// Every test run makes the checks of FuzzRW on random inputs.
 func TestRandomStepsOfAnRWAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))

@@ -25,7 +25,7 @@ func TestAClaimToWriteBehindItsOwnToReadIsRefused(t *testing.T) {
 	})
 }
 
-// In the other order the read is a downgrade.
+// If the owner's claim to write is the first one, its claim to read enters with it, as a downgrade.
 func TestAClaimToReadBehindItsOwnToWriteEntersWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Not in a bubble: readers in their shards must run in parallel with everything else.
+// This test runs in no bubble: readers in their shards must run in parallel with everything else.
 func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 	seed := newSeed(t)
 	q := NewRW(func() time.Duration { return 0 }, func(owner int) (hash, number uint64) {

@@ -88,7 +88,7 @@ func TestUsersAreNotToldOfTries(t *testing.T) {
 	})
 }
 
-// What is said of another session that waits ends with its wait, and with what the session has.
+// What NoteWaiter noted ends with the next Settle or Unask. If all holds are lost, there is nothing that others may want.
 func TestAWaiterThatHasLeftIsForgotten(t *testing.T) {
 	for name, end := range map[string]func(q *RW[string], p *Permits){
 		"unask":  func(q *RW[string], p *Permits) { q.Unask(); p.Unask() },
@@ -121,7 +121,7 @@ func TestAWaiterThatHasLeftIsForgotten(t *testing.T) {
 	}
 }
 
-// A session that waits repeats that it does. One that got what it waited for is not heard of again.
+// A session that waits says so again and again, until it has what it waits for.
 func TestAWaiterOfWhichNothingIsHeardIsForgotten(t *testing.T) {
 	q, now := newRW(1)
 	p, then := newPermits(3)
@@ -144,7 +144,7 @@ func TestAWaiterOfWhichNothingIsHeardIsForgotten(t *testing.T) {
 	requireOpen(t, false, p.Wanted(nil))
 }
 
-// Users of permits have channels of their own, and what one gives back ends its own alone.
+// Each user of permits has a channel of its own. The channel of one that gives its permits back is never closed.
 func TestUsersOfPermitsAreToldApart(t *testing.T) {
 	p, _ := newPermits(3)
 	p.Try(3)
