@@ -239,7 +239,7 @@ func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	})
 }
 
-// The same with timeouts. In virtual time many of them expire at the same instant, which is also when a holder leaves.
+// In virtual time many timeouts expire at the same instant, which is also when a holder leaves.
 func TestAStormOfTimeoutsConservesTheBaton(t *testing.T) {
 	const workers = 50
 	synctest.Test(t, func(t *testing.T) {

@@ -284,7 +284,7 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// This makes the fuzzer's checks on random inputs in every test run.
+// Every test run makes the checks of FuzzQueue on random inputs.
 func TestRandomStepsAgreeWithTheModel(t *testing.T) {
 	seed := newSeed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))

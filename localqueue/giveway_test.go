@@ -20,7 +20,7 @@ func firstAs(q *Queue[string], owner string) *claim {
 	return c
 }
 
-// giveWayAs makes the claimant give way, and returns when that has ended or waits.
+// giveWayAs makes the claimant give way, and returns when that call has returned or waits.
 func giveWayAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
