@@ -99,7 +99,7 @@ func TestARequestNeedsOneToken(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, status(t, "7", "9"), "which of them?")
 }
 
-// status returns that of a request with these tokens.
+// status returns the status of the response to a request with these tokens.
 func status(t *testing.T, tokens ...string) int {
 	ran := false
 	handler := fence.RequireToken(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

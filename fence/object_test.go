@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/fence/fencetest"
 )
 
-// A bucket is one in memory. Its ETags are as S3's: the MD5 of what is stored, so that an object with the same body has
-// the same ETag again.
+// A bucket keeps objects in memory. Its ETags are as S3's: the MD5 of what is stored, so that an object with the same body
+// has the same ETag again.
 type bucket struct {
 	mu      sync.Mutex
 	objects map[string][]byte // under mu

@@ -50,7 +50,7 @@ func given(t *testing.T, variable string) string {
 	return value
 }
 
-// A database is one with a table of tokens and a table of data for a single test.
+// A database has a table of tokens and a table of data for a single test.
 type database struct {
 	server
 	address string
