@@ -32,7 +32,7 @@ func passed(t *testing.T, lease time.Duration, seen backend.Token) (*protocol.Lo
 	return l, reply
 }
 
-// An attempt that begins no lease leaves the record as it is: so that must be kept for long enough.
+// A lean attempt that begins no lease leaves the record as it is, so it passes only if that is kept for long enough.
 func TestTheRecordOutlivesAPassWithALongerLease(t *testing.T) {
 	l, _ := passed(t, time.Hour, 0)
 	require.NotZero(t, l.Renew(now+time.Second, "a", 2, time.Hour))

@@ -42,7 +42,7 @@ func (p permits) entry(session string) *protocol.Entry {
 	return nil
 }
 
-// When its units were given back, a name is soon free, however long the lease was.
+// A name is free soon after its units were given back, however long their lease was.
 func TestASharedNameIsFreeSoonAfterItsLastUse(t *testing.T) {
 	p := newPermits(t)
 	p.say(time.Second, "a", 1, 0, 3)
