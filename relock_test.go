@@ -137,7 +137,8 @@ func (w *wire) serve(near net.Conn, addr, word string) {
 			w.once.Do(func() { close(w.silent) })
 			<-w.resume
 		}
-		// The embedded Redis would say that it is a Cluster, at an address of its own. As a server that is none it refuses.
+		// The embedded Redis would say that it is a Cluster, at an address of its own. So it is sent a command that it refuses, as
+		// a server that is no Cluster does.
 		alone := bytes.ReplaceAll(commands[:n], []byte("SHARDS"), []byte("NOSUCH"))
 		if _, err := far.Write(alone); err != nil {
 			return

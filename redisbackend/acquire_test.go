@@ -372,7 +372,7 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 			return func(r *backend.ReleaseRequest) { r.Used = n }
 		}
 		for epoch := uint64(1); ; epoch += 3 {
-			ahead := backend.Token(s.clock()) + 4e6 // a block of tokens is reserved a second ahead of the clock
+			ahead := backend.Token(s.clock()) + 4e6 // so far ahead of the clock that the block of tokens begins after it
 			reply := a.acquire(epoch, func(r *backend.AcquireRequest) { r.Tokens, r.Seen = 64, ahead })
 			assert.Equal(t, backend.Released, a.release(epoch, used(reply.First+9)))
 			assert.Equal(t, backend.Nothing, a.release(epoch, used(reply.First+2)), "twice")

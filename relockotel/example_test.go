@@ -27,7 +27,7 @@ func open(backend backend.Backend) (*reentrant.Session, error) {
 	return session, nil
 }
 
-// open is all that a program needs which has OpenTelemetry. Here it has not, so this begins with that.
+// A program that has set OpenTelemetry up already needs only open. This one sets it up first.
 func Example() {
 	ctx := context.Background()
 	redis, err := redistest.New()
