@@ -301,7 +301,11 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 	for _, h := range halfShares {
 		t.Run(h.name, func(t *testing.T) {
 			name, _, _ := strings.Cut(h.name+" ", " ")
-			for _, script := range []stopper{{text: all[name].Text}, {text: oneByOne.Replace(all[name].Text)}} {
+			texts := []stopper{{text: oneByOne.Replace(all[name].Text)}} // stops wherever the script itself does, and between
+			if testsize.Full() {
+				texts = append(texts, stopper{text: all[name].Text})
+			}
+			for _, script := range texts {
 				script.sha = all[name].SHA
 				for how, goOn := range sharesGoOn {
 					for stopShareAfter(t, next(max(h.kind, backend.ReadWrite)), &h, script, how, goOn) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,15 +32,16 @@ type stopper struct {
 }
 
 // prelude replaces the script's redis by one whose call fails after a number of commands, with the error of a Redis
-// Cluster. An error that the script catches by pcall does not stop it.
-const prelude = `local redis, left = (function(real, left)
+// Cluster. An error that the script catches by pcall does not stop it. The number is an argument behind those of the
+// script, so that a server compiles the script once for all numbers.
+const prelude = `local redis = (function(real, left)
   local function call(...)
     if left == 0 then error('Script attempted to access a non local key in a cluster node') end
     left = left - 1
     return real.call(...)
   end
   return {call = call, pcall = real.pcall, error_reply = real.error_reply}
-end)(redis, %d)
+end)(redis, tonumber(table.remove(ARGV)))
 `
 
 func (s *stopper) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
@@ -47,8 +49,12 @@ func (s *stopper) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	if s.sha == "" || words[0] != "EVALSHA" || words[1] != s.sha {
 		return s.Client.Do(ctx, cmd)
 	}
-	text := fmt.Sprintf(prelude, s.after) + s.text
-	return s.Client.Do(ctx, s.B().Arbitrary("EVAL", text).Args(words[2:]...).Build())
+	keys, err := strconv.Atoi(words[2])
+	if err != nil {
+		panic(err)
+	}
+	script := rueidis.NewLuaScript(prelude + s.text)
+	return script.Exec(ctx, s.Client, words[3:3+keys], append(slices.Clone(words[3+keys:]), strconv.Itoa(s.after)))
 }
 
 // A scene is one lock, with three sessions.
