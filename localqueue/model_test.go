@@ -78,7 +78,7 @@ func (m *model) enqueue(w wait, front bool) {
 		m.results[w.id] = w.expelled
 		return
 	}
-	w.sibling = w.mode&Shared != 0 || w.owner == m.owner || front && m.siblingOf(w.owner) >= 0
+	w.sibling = w.mode&Shared != 0 || w.owner == m.owner
 	if front {
 		m.line = slices.Insert(m.line, 0, w)
 	} else {

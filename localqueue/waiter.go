@@ -58,7 +58,7 @@ func (q *Queue[K]) enqueueLocked(owner K, mode Mode, front bool) *node[K] {
 		q.line.Push(w)
 	}
 	q.length.Store(int32(q.line.Len))
-	if mode&Shared != 0 || owner == q.owner || front && q.siblings[owner] != nil {
+	if mode&Shared != 0 || owner == q.owner {
 		q.addSiblingLocked(w, front)
 	}
 	return w
