@@ -60,9 +60,8 @@ func (m Mapping) With(s Sample) Mapping {
 	if !m.Known {
 		return fresh
 	}
-	at := max(m.at, s.Received) // samples come in any order
-	m, latest := m.aged(at), fresh.aged(at)
-	m.low, m.high = max(m.low, latest.low), min(m.high, latest.high)
+	m = m.aged(s.Received) // samples come in any order
+	m.low, m.high = max(m.low, fresh.low), min(m.high, fresh.high)
 	if m.low > m.high {
 		return fresh
 	}
