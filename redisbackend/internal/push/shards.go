@@ -212,11 +212,7 @@ func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		dedicated.Close() // it has no channel yet
-		return nil, context.Canceled
-	}
-	s.nodes[addr] = n
+	s.nodes[addr] = n // after Close the request fails, and drops it again
 	s.tasks.Go(func() { s.watch(n) })
 	return n, nil
 }
