@@ -407,6 +407,19 @@ func TestAShutQueueAdmitsNoNewcomer(t *testing.T) {
 	})
 }
 
+// Owners that are inside may enter again and again, but the shards let in any reader.
+func TestAShutQueueIsNotOpened(t *testing.T) {
+	q, _ := newRW(1)
+	q.TryRead("a")
+	q.Shut()
+	for range 2 * calmReads {
+		o, _, _ := q.TryRead("a")
+		require.Equal(t, Reentered, o)
+	}
+	o, _, _ := q.TryRead("b")
+	require.Equal(t, Expelled, o)
+}
+
 func TestHoldsAreBounded(t *testing.T) {
 	q, _ := newRW(All)
 	q.TryWrite("w")
