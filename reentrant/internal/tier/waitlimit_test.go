@@ -1,0 +1,69 @@
+package tier
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant/internal/core"
+	"github.com/relock-go/relock/reentrant/internal/keeper"
+	"github.com/relock-go/relock/reentrant/internal/share"
+)
+
+// A busy server says that other sessions have the permits, and after a while nothing more.
+type busy struct {
+	backend.Remote
+	silentFrom time.Time
+}
+
+func (b busy) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	if !time.Now().Before(b.silentFrom) {
+		<-ctx.Done()
+		return backend.ShareReply{}, ctx.Err()
+	}
+	return backend.ShareReply{Status: backend.Shared, Epoch: req.Epoch, Placed: req.Want > 0, May: backend.Unlimited, Share: 1}, nil
+}
+
+func (busy) InspectShared(context.Context) (st backend.SharedState, err error) { return st, nil }
+
+func (busy) ForceShared(context.Context, backend.ShareKind, time.Time) (bool, error) {
+	return false, nil
+}
+
+// A call whose time is up asks once more. If its context ends before the reply, it leaves no goroutine behind.
+func TestALastCallEndsWithItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wait = time.Minute
+		session := core.NewSession(core.Config{
+			Lease: time.Hour, Heartbeat: time.Hour, CommandTimeout: time.Hour, Patience: time.Hour, GrantTTL: time.Hour,
+			Logger: slog.New(slog.DiscardHandler), Jitter: func(time.Duration) time.Duration { return 0 }, Ahead: func(time.Time) time.Duration { return 0 },
+		})
+		room := share.NewRoom(session, keeper.New(session), time.Second)
+		s := Semaphore{&Handle{Session: session, Shared: room, Name: "x", Kind: backend.Permits, Remote: busy{silentFrom: time.Now().Add(wait)}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		asks := func() bool {
+			synctest.Wait()
+			stacks := make([]byte, 1<<20)
+			return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*waitLimit).end"))
+		}
+		result := make(chan error, 1)
+		go func() {
+			_, _, err := s.Take(ctx, 1, 1, TryFor("acquire", wait))
+			result <- err
+		}()
+		time.Sleep(wait)
+		assert.True(t, asks(), "the server is asked once more")
+		cancel()
+		assert.ErrorIs(t, <-result, context.Canceled)
+		assert.False(t, asks())
+		room.Close()
+		room.Stop()
+	})
+}
