@@ -1,10 +1,8 @@
 package tier
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,21 +35,25 @@ func (busy) ForceShared(context.Context, backend.ShareKind, time.Time) (bool, er
 	return false, nil
 }
 
+// newRoom returns a session and its room, in which nothing is sent again by itself for an hour.
+func newRoom() (*core.Session, *share.Room) {
+	session := core.NewSession(core.Config{
+		Lease: time.Hour, Heartbeat: time.Hour, CommandTimeout: time.Hour, Patience: time.Hour, GrantTTL: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Jitter: func(time.Duration) time.Duration { return 0 }, Ahead: func(time.Time) time.Duration { return 0 },
+	})
+	return session, share.NewRoom(session, keeper.New(session), time.Second)
+}
+
 // A call whose time is up asks once more. If its context ends before the reply, it leaves no goroutine behind.
 func TestALastCallEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = time.Minute
-		session := core.NewSession(core.Config{
-			Lease: time.Hour, Heartbeat: time.Hour, CommandTimeout: time.Hour, Patience: time.Hour, GrantTTL: time.Hour,
-			Logger: slog.New(slog.DiscardHandler), Jitter: func(time.Duration) time.Duration { return 0 }, Ahead: func(time.Time) time.Duration { return 0 },
-		})
-		room := share.NewRoom(session, keeper.New(session), time.Second)
+		session, room := newRoom()
 		s := Semaphore{&Handle{Session: session, Shared: room, Name: "x", Kind: backend.Permits, Remote: busy{silentFrom: time.Now().Add(wait)}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		asks := func() bool {
 			synctest.Wait()
-			stacks := make([]byte, 1<<20)
-			return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("(*waitLimit).end"))
+			return onStacks("(*waitLimit).end")
 		}
 		result := make(chan error, 1)
 		go func() {
