@@ -1,0 +1,25 @@
+package background
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The timer of a job that ends just then may have fired: it comes too late to count the job.
+func TestAJobThatHasEndedNeverCountsAsStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := Workers{Size: 1, Stall: time.Second}
+		for range 1000 { // which of the two gets the mutex first is Go's choice
+			end := w.begin()
+			w.mu.Lock()
+			time.Sleep(w.Stall)
+			w.mu.Unlock()
+			end()
+			synctest.Wait()
+			assert.Zero(t, w.stalled)
+		}
+	})
+}
