@@ -99,6 +99,30 @@ func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
 	})
 }
 
+// While an owner waits for a condition its lock may be free for long. The record stays, or the name could become that of another kind.
+func TestALockOfAConditionsWaitersKeepsItsRecord(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for session, s := range map[string]*site{"a": s, "b": s.withoutScripts()} {
+			m := s.join(session)
+			m.take(1)
+			_, err := m.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "o", Holds: 1,
+				Patience: patience, GrantTTL: grantTTL})
+			require.NoError(t, err)
+			kept := must(s.do("TTL", s.side("t")).ToInt64())
+			s.run("EXPIRE", s.side("t"), text(kept+60))
+			beaten := func() int64 {
+				_, err := m.conditions().Beat(s.ctx(), "ready", []uint64{2}, nil)
+				require.NoError(t, err)
+				return must(s.do("TTL", s.side("t")).ToInt64())
+			}
+			assert.Greater(t, beaten(), kept, "%s: it is not shortened", session)
+			s.run("EXPIRE", s.side("t"), text(kept/2))
+			assert.Greater(t, beaten(), kept*3/4, "%s: it lasts while its session beats", session)
+			s.run("FLUSHALL")
+		}
+	})
+}
+
 // A grant may stop after it has written the waiter's hold, and before it changes the record and the queue. When that session's next
 // attempt takes the hold over, its place is deleted: it would be served once more, for an attempt that is over.
 func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {

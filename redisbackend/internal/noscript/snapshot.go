@@ -29,7 +29,8 @@ type snapshot struct {
 	now      protocol.Instant
 	was      held
 	record   string
-	queue    []string // "session place", in order
+	lasts    protocol.Instant // until when the record lasted when it was read; forever if that was not read
+	queue    []string         // "session place", in order
 	lists    [2][]string
 	lock     protocol.Lock
 	messages []message
@@ -63,7 +64,8 @@ func (s *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 		commands = append(commands,
 			c.B().Zrange().Key(t[4]).Min("0").Max("-1").Withscores().Build(),
 			c.B().Zrange().Key(t[5]).Min("0").Max("-1").Withscores().Build(),
-			c.B().Hgetall().Key(t[6]).Build())
+			c.B().Hgetall().Key(t[6]).Build(),
+			c.B().Pttl().Key(k[1]).Build())
 	}
 	if s.note != "" {
 		commands = append(commands, c.B().Get().Key(s.note).Build())
@@ -94,7 +96,7 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 	} else if none == nil {
 		return errRecord
 	}
-	s.lock.Record.Expires = forever
+	s.lasts = forever
 	hash, _ := answers[2].AsStrMap()
 	ttl, _ := answers[3].AsInt64()
 	if err := s.parseHold(hash, ttl); err != nil {
@@ -116,7 +118,11 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
 		}}
 		s.lists = s.tickets()
+		if ttl, _ := answers[9].AsInt64(); ttl > 0 {
+			s.lasts = s.now + time.Duration(ttl)*time.Millisecond - 1 // a record that is saved lasts for whole microseconds
+		}
 	}
+	s.lock.Record.Expires = s.lasts
 	if s.note != "" {
 		text, _ := answers[len(answers)-1].ToString()
 		s.parseNote(text)
@@ -254,7 +260,7 @@ func (s *snapshot) publish(session string, m protocol.Message) {
 func (s *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	commands = append(commands, s.holdChanges(c)...)
 	k := s.keys
-	if r := &s.lock.Record; r.Expires != forever { // it was saved
+	if r := &s.lock.Record; r.Expires != s.lasts { // it was saved, or prolonged
 		seconds := int64(wire.RoundUp(r.Expires-s.now, time.Second))
 		if record := (*wire.Record)(r).Format(); record == s.record { // a full server still extends the expiry of its keys
 			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
