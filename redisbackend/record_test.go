@@ -136,3 +136,18 @@ func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
 		assert.Empty(t, s.queued())
 	})
 }
+
+// Where a grant stopped before it took the place away, a session has the lock and a place. It is not one that waits for itself.
+func TestAHolderIsNotToldOfAPlaceOfItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, s *site) {
+		for _, b := range []*member{s.join("a"), s.withoutScripts().join("b")} {
+			b.take(1)
+			s.run("HSET", s.side("w"), b.id, "1 9000000000000000 1000 1 1 0 300 1")
+			s.run("RPUSH", s.side("q"), b.id)
+			watched, err := b.remote.(backend.Watcher).Watch(s.ctx(), 1)
+			require.NoError(t, err)
+			assert.False(t, watched.Waiting, b.id)
+			s.run("FLUSHALL")
+		}
+	})
+}
