@@ -116,7 +116,8 @@ Signal(m) ==
 Withdraw(m) ==
     LET reply(kind) == {Message(kind, m.s, 0, m.t, 0)}
     IN  CASE Signalled(server, m.s, m.t) /\ Rule("signal came first") -> Result(server, reply("signalled"))
-          [] OTHER -> Result([server EXCEPT !.tickets = WithoutTicket(@, m.s, m.t), !.signalled = WithoutSignal(@, m.s, m.t)],
+          [] OTHER -> Result([server EXCEPT !.tickets = IF Rule("withdrawal") THEN WithoutTicket(@, m.s, m.t) ELSE @,
+                                            !.signalled = WithoutSignal(@, m.s, m.t)],
                              reply("withdrawn"))
 
 \* A heartbeat prolongs the ticket or its signal, or acknowledges the signal. The reply says what has become of the ticket.

@@ -134,6 +134,11 @@ Renew(m) ==
     THEN Result([server EXCEPT !.left = Lease, !.ends = TRUE], {Message("renewed", m.s, m.e, m.age, server.token)}, 0)
     ELSE Result(server, {Message("gone", m.s, m.e, m.age, 0)}, 0)
 
+\* Whether a place lasts, as it must, when a command has led to srv.
+Lasts(p, srv, m) ==
+    LET i == At(srv, p.s)
+    IN  IF i # 0 THEN srv.places[i].e >= p.e ELSE srv.owner = p.s \/ (m.kind = "release" /\ m.s = p.s /\ m.e >= p.e)
+
 Executed(m) == CASE m.kind \in Attempts -> Attempt(m)
                  [] m.kind = "release" -> Release(m)
                  [] m.kind = "renew" -> Renew(m)
@@ -150,6 +155,7 @@ Execute(m, doubled) ==
                 !.top = Max({@, r.token}),
                 !.renewed = @ /\ \A o \in r.out: o.kind = "renewed" => Has(server, o.s) /\ server.epoch = o.e,
                 !.handed = @ /\ (m.kind = "release" => Live(r.srv) \/ r.srv.places = <<>>),
+                !.stood = @ /\ \A i \in DOMAIN server.places: Lasts(server.places[i], r.srv, m),
                 !.given = IF m.kind = "release" /\ ~Doubles THEN [@ EXCEPT ![m.s] = Max({@, m.e})] ELSE @]
            /\ UNCHANGED <<replica, session>>
 
@@ -268,7 +274,8 @@ Failover(behind) ==
     /\ UNCHANGED <<net, session>>
 
 Start == [calm |-> FALSE, failovers |-> 0, slips |-> 0, behind |-> 0, forgot |-> FALSE,
-          top |-> 0, rose |-> TRUE, renewed |-> TRUE, handed |-> TRUE, given |-> [s \in Sessions |-> 0]]
+          top |-> 0, rose |-> TRUE, renewed |-> TRUE, handed |-> TRUE, stood |-> TRUE,
+          given |-> [s \in Sessions |-> 0]]
 
 Init ==
     /\ server = Empty /\ replica = Empty /\ net = {}
@@ -347,6 +354,9 @@ OwnTokensRise == \A s \in Sessions: session[s].own
 GivenUp == Kept /\ ~Doubles /\ Live(server) => server.epoch > world.given[server.owner]
 PlaceGivenUp ==
     Kept /\ ~Doubles => \A i \in DOMAIN server.places: server.places[i].e > world.given[server.places[i].s]
+
+\* A command takes away no place but with a grant or a release of its epoch or a later one, and gives none a lower epoch.
+PlaceLasts == world.stood
 
 \* A session does not get the lock twice in a row by one epoch.
 NotAgain == [][Kept /\ ~Live(server) /\ Live(server') /\ server'.owner = server.owner => server'.epoch > server.epoch]_vars
