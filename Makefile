@@ -92,6 +92,7 @@ spec: ## the specification in TLA+, and whether it needs each of its rules (spec
 
 traces: ## whether the specification explains traces of the code (spec/README.md)
 	.ci/traces
+	.ci/traces -shares
 
 check: ## the checks to run before every commit
 	.ci/run format vet test lint

@@ -24,9 +24,9 @@ import (
 )
 
 var (
-	traces    = flag.String("traces", "", "a folder for traces: TestTraces writes what spec/trace/RelockTrace.tla explains, and TestSimulation what WorldTrace.tla does")
-	traceRuns = flag.Int("traceruns", 2, "how many traces TestTraces records")
-	traceLen  = flag.Int("tracelen", 300, "how many steps a trace of TestTraces has at least, and one of TestSimulation at most")
+	traces    = flag.String("traces", "", "a folder for traces: TestTraces writes what spec/trace/RelockTrace.tla explains, TestSharedTraces what SharesTrace.tla does, and TestSimulation what WorldTrace.tla does")
+	traceRuns = flag.Int("traceruns", 2, "how many traces TestTraces and TestSharedTraces record")
+	traceLen  = flag.Int("tracelen", 300, "how many steps a trace of TestTraces or TestSharedTraces has at least, and one of TestSimulation at most")
 )
 
 // The sizes of a traced world: the defaults of a session.
@@ -36,10 +36,20 @@ const (
 	traceOwners = 2
 )
 
+// traced is the name of the lock in a traced world.
+const traced = "traced"
+
 // Sessions use one lock over a network that delays, loses and doubles, and each step is recorded: what they send, what the
 // server executes and replies, what they hear, and for how long an owner has the lock. spec/trace/RelockTrace.tla then says
 // whether the specification explains the traces (.ci/traces).
 func TestTraces(t *testing.T) {
+	recordTraces(t, func(s *reentrant.Session, w tracedWork) func(context.Context) {
+		return (&traceWorker{w, s.NewLock(traced)}).work
+	})
+}
+
+// recordTraces records traces of sessions whose owners do what work returns for each.
+func recordTraces(t *testing.T, work func(*reentrant.Session, tracedWork) func(context.Context)) {
 	first := *seed
 	if first == 0 {
 		first = rand.Uint64N(1 << 32)
@@ -49,8 +59,8 @@ func TestTraces(t *testing.T) {
 			t.Parallel()
 			var tr *trace
 			synctest.Test(t, func(t *testing.T) {
-				tr = newTrace(i)
-				tr.record(t)
+				tr = newTrace(t, i)
+				tr.record(t, work)
 			})
 			assert.GreaterOrEqual(t, len(tr.steps), *traceLen)
 			if *traces != "" {
@@ -76,12 +86,14 @@ type step struct {
 	reply   string        // to what was executed
 	to      string        // the session that got the lock by it while it waited
 	toEpoch uint64        // and its epoch
+	share   *shareStep    // of a shared name; nil of a lock
 }
 
 // A trace is what sessions and their server did about one lock.
 type trace struct {
-	seed uint64
-	turn chan struct{} // of the one message that is executed
+	seed   uint64
+	server *redistest.Server
+	turn   chan struct{} // of the one message that is executed
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -91,28 +103,32 @@ type trace struct {
 	cut    map[string]time.Time // until when a session hears and says nothing
 	pushed []step               // while a message is executed
 	fault  error
+
+	sharing // of a shared name
 }
 
-func newTrace(seed uint64) *trace {
-	return &trace{seed: seed, turn: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, 0)), start: time.Now(), cut: make(map[string]time.Time)}
+func newTrace(t *testing.T, seed uint64) *trace {
+	return &trace{
+		seed: seed, server: redistest.InBubble(t), turn: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, 0)), start: time.Now(),
+		cut: make(map[string]time.Time), sharing: sharing{names: make(map[string]string)},
+	}
 }
 
 // record lets sessions work until the trace is full.
-func (tr *trace) record(t *testing.T) {
-	server := redistest.InBubble(t)
+func (tr *trace) record(t *testing.T, work func(*reentrant.Session, tracedWork) func(context.Context)) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	var sessions []*reentrant.Session
 	for i := range 2 + tr.seed%2 {
-		s, err := reentrant.NewSession(&tracer{server.Backend(), tr, fmt.Sprintf("s%d", i+1)})
+		s, err := reentrant.NewSession(&tracer{tr.server.Backend(), tr, fmt.Sprintf("s%d", i+1)})
 		require.NoError(t, err)
 		sessions = append(sessions, s)
 		for j := range traceOwners {
-			w := traceWorker{tr, fmt.Sprintf("s%d", i+1), s.NewLock("traced"), rand.New(rand.NewPCG(tr.seed, 1+i*10+uint64(j)))}
-			all.Go(func() { w.work(reentrant.WithOwner(ctx, fmt.Sprint(j))) })
+			f := work(s, tracedWork{tr, fmt.Sprintf("s%d", i+1), rand.New(rand.NewPCG(tr.seed, 1+i*10+uint64(j)))})
+			all.Go(func() { f(reentrant.WithOwner(ctx, fmt.Sprint(j))) })
 		}
 	}
-	all.Go(func() { tr.rage(ctx, server) })
+	all.Go(func() { tr.rage(ctx) })
 	for !tr.isFull() {
 		time.Sleep(time.Second)
 	}
@@ -126,11 +142,11 @@ func (tr *trace) record(t *testing.T) {
 }
 
 // rage cuts sessions off, and has the server forget in worlds of some seeds.
-func (tr *trace) rage(ctx context.Context, server *redistest.Server) {
+func (tr *trace) rage(ctx context.Context) {
 	random := rand.New(rand.NewPCG(tr.seed, 99))
 	for pause(ctx, between(random, time.Second, 4*traceLease)) {
 		if tr.seed%4 == 3 && random.IntN(4) == 0 {
-			tr.flush(server)
+			tr.flush()
 			continue
 		}
 		tr.cutOff(fmt.Sprintf("s%d", 1+random.IntN(3)), between(random, traceBeat/4, 3*traceLease/2))
@@ -143,10 +159,10 @@ func (tr *trace) cutOff(session string, d time.Duration) {
 	tr.cut[session] = time.Now().Add(d)
 }
 
-func (tr *trace) flush(server *redistest.Server) {
+func (tr *trace) flush() {
 	tr.turn <- struct{}{}
 	defer func() { <-tr.turn }()
-	c := server.Client()
+	c := tr.server.Client()
 	err := c.Do(context.Background(), c.B().Flushall().Build()).Error()
 	tr.note(step{what: "flush"})
 	tr.blame(err)
@@ -214,12 +230,17 @@ func (tr *trace) doubles() bool {
 	return tr.random.IntN(20) == 0
 }
 
-// A traceWorker is an owner that uses the lock.
-type traceWorker struct {
+// A tracedWork is what the work of an owner needs.
+type tracedWork struct {
 	tr      *trace
 	session string
-	lock    *reentrant.Lock
 	random  *rand.Rand
+}
+
+// A traceWorker is an owner that uses the lock.
+type traceWorker struct {
+	tracedWork
+	lock *reentrant.Lock
 }
 
 func (w *traceWorker) work(own context.Context) {
@@ -228,34 +249,34 @@ func (w *traceWorker) work(own context.Context) {
 			w.hurry(own)
 			continue
 		}
-		if w.locks(own, 5*traceBeat) {
+		if w.waits(own, 5*traceBeat, w.lock.Lock) {
 			w.use(context.WithoutCancel(own), w.dwell())
 		}
 	}
 }
 
-// locks reports whether the worker gets the lock. At times it gives up after so long at most.
-func (w *traceWorker) locks(own context.Context, most time.Duration) bool {
+// waits reports whether a worker gets a lock. At times it gives up after so long at most.
+func (w *tracedWork) waits(own context.Context, most time.Duration, lock func(context.Context) error) bool {
 	if w.random.IntN(3) > 0 {
-		return w.lock.Lock(own) == nil
+		return lock(own) == nil
 	}
 	ctx, cancel := context.WithTimeout(own, between(w.random, 0, most))
 	defer cancel()
-	return w.lock.Lock(ctx) == nil
+	return lock(ctx) == nil
 }
 
 // hurry uses the lock some times, each for a moment: owners of one session then hand it to each other, or give up while an attempt
 // is under way.
 func (w *traceWorker) hurry(own context.Context) {
 	for range 8 {
-		if w.locks(own, 6*time.Millisecond) {
+		if w.waits(own, 6*time.Millisecond, w.lock.Lock) {
 			w.use(context.WithoutCancel(own), between(w.random, 0, time.Millisecond))
 		}
 	}
 }
 
-// dwell is for how long the worker uses the lock.
-func (w *traceWorker) dwell() time.Duration {
+// dwell is for how long a worker uses a lock.
+func (w *tracedWork) dwell() time.Duration {
 	switch w.random.IntN(16) {
 	case 0, 1:
 		return between(w.random, 0, 3*traceLease)
@@ -301,7 +322,8 @@ type tracer struct {
 }
 
 func (b *tracer) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
-	conn, err := b.Backend.Connect(ctx, session, tracedSink{sink, b})
+	b.tr.meet(session, b.session)
+	conn, err := b.Backend.Connect(ctx, session, tracedSink{sink, sink.(backend.SharedSink), b})
 	if err != nil {
 		return nil, err
 	}
@@ -310,34 +332,43 @@ func (b *tracer) Connect(ctx context.Context, session string, sink backend.Sink)
 
 type tracedSink struct {
 	backend.Sink
-	b *tracer
+	shared backend.SharedSink
+	b      *tracer
 }
 
 // Granted passes a grant on some time after the command that made it.
 func (s tracedSink) Granted(g backend.Grant) {
+	s.push(step{s: s.b.session, kind: "push", epoch: g.Epoch, token: g.First}, func() { s.Sink.Granted(g) })
+}
+
+func (s tracedSink) push(push step, arrive func()) {
 	tr, granted := s.b.tr, s.b.tr.millis()
-	push := step{s: s.b.session, kind: "push", epoch: g.Epoch, token: g.First}
 	tr.mu.Lock()
 	tr.pushed = append(tr.pushed, push)
 	tr.mu.Unlock()
-	go func() {
-		again := tr.doubles()
-		time.Sleep(tr.lag())
-		s.arrive(push, g, granted, again)
-		if again {
-			time.Sleep(tr.lag())
-			s.arrive(push, g, granted, false)
-		}
-	}()
+	s.travel(func(again bool) {
+		push.what, push.again, push.age = "hear", again, tr.millis()-granted
+		tr.note(push)
+		arrive()
+	})
 }
 
-func (s tracedSink) arrive(push step, g backend.Grant, granted int64, again bool) {
-	if s.b.tr.loses(s.b.session) {
-		return
+// travel brings a message to the session some time later, perhaps twice, if it is not lost.
+func (s tracedSink) travel(arrive func(again bool)) {
+	tr := s.b.tr
+	once := func(again bool) {
+		time.Sleep(tr.lag())
+		if !tr.loses(s.b.session) {
+			arrive(again)
+		}
 	}
-	push.what, push.again, push.age = "hear", again, s.b.tr.millis()-granted
-	s.b.tr.note(push)
-	s.Sink.Granted(g)
+	go func() {
+		again := tr.doubles()
+		once(again)
+		if again {
+			once(false)
+		}
+	}()
 }
 
 type tracedConn struct {
@@ -347,7 +378,10 @@ type tracedConn struct {
 
 func (c tracedConn) Bind(name string) (backend.Remote, error) {
 	remote, err := c.Conn.Bind(name)
-	return tracedRemote{remote, c.b}, err
+	if err != nil {
+		return nil, err
+	}
+	return tracedRemote{remote, remote.(backend.Sharer), c.b}, nil
 }
 
 func (c tracedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
@@ -362,6 +396,9 @@ func (c tracedConn) renew(ctx context.Context, r *backend.Renewal) {
 	asked := *r
 	asked.Remote = r.Remote.(tracedRemote).Remote
 	m := step{s: c.b.session, kind: "renew", epoch: r.Epoch}
+	if r.Under != 0 {
+		m.share = &shareStep{under: r.Under}
+	}
 	got, err := carry(ctx, c.b.tr, m, func(ctx context.Context) (backend.Renewal, step, error) {
 		one := []backend.Renewal{asked}
 		c.Conn.Renew(ctx, one)
@@ -369,13 +406,17 @@ func (c tracedConn) renew(ctx context.Context, r *backend.Renewal) {
 		if one[0].Gone {
 			reply.reply, reply.token = "gone", 0
 		}
+		if r.Under != 0 {
+			reply.share = &shareStep{units: one[0].Units}
+		}
 		return one[0], reply, one[0].Err
 	})
-	r.Gone, r.First, r.Err = got.Gone, got.First, err
+	r.Gone, r.First, r.Units, r.Err = got.Gone, got.First, got.Units, err
 }
 
 type tracedRemote struct {
 	backend.Remote
+	backend.Sharer
 	b *tracer
 }
 
@@ -488,6 +529,9 @@ func (d *delivery[R]) execute(again bool) (R, step, error) {
 	if age := d.age(); d.m.kind != "release" && d.m.until > 0 && -3 < age-d.m.until && age-d.m.until < 3 {
 		time.Sleep(6 * time.Millisecond)
 	}
+	if d.m.share != nil {
+		d.tr.fresh = d.tr.read().fresh
+	}
 	reply, step, err := d.do(context.Background())
 	synctest.Wait() // until its messages are here
 	heard := d.executed(step, again)
@@ -500,20 +544,27 @@ func (d *delivery[R]) execute(again bool) (R, step, error) {
 // executed notes what the server did, and returns the reply as a message.
 func (d *delivery[R]) executed(reply step, again bool) step {
 	tr := d.tr
+	var st sharedState
+	if d.m.share != nil {
+		st = tr.read()
+	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	s := d.m
 	s.what, s.age, s.again, s.reply, s.token = "execute", d.age(), again, reply.reply, reply.token
-	if len(tr.pushed) > 0 {
+	heard := step{s: s.s, kind: reply.reply, epoch: s.epoch, token: reply.token, keep: s.keep}
+	if s.share != nil {
+		s.share, heard.share = tr.sharedLocked(s, reply.share, st)
+	} else if len(tr.pushed) > 0 {
 		s.to, s.toEpoch = tr.pushed[0].s, tr.pushed[0].epoch
 		s.token = tr.pushed[0].token
-	}
-	if len(tr.pushed) > 1 {
-		tr.fault = errors.Join(tr.fault, fmt.Errorf("two grants by one command: %v", tr.pushed))
+		if len(tr.pushed) > 1 {
+			tr.fault = errors.Join(tr.fault, fmt.Errorf("two grants by one command: %v", tr.pushed))
+		}
 	}
 	tr.pushed = nil
 	tr.noteLocked(s)
-	return step{s: s.s, kind: reply.reply, epoch: s.epoch, token: reply.token, keep: s.keep}
+	return heard
 }
 
 func (d *delivery[R]) age() int64 { return d.tr.millis() - d.sent }
@@ -542,15 +593,24 @@ func (tr *trace) text() string {
 	tokens := []backend.Token{0}
 	for _, s := range tr.steps {
 		tokens = append(tokens, s.token)
+		if s.share != nil {
+			tokens = append(tokens, s.share.tokens()...)
+		}
 	}
 	slices.Sort(tokens)
 	tokens = slices.Compact(tokens)
+	rank := func(token backend.Token) int {
+		i, _ := slices.BinarySearch(tokens, token)
+		return i
+	}
 	lines := make([]string, len(tr.steps))
 	for i, s := range tr.steps {
-		rank, _ := slices.BinarySearch(tokens, s.token)
-		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, until |-> %d, token |-> %d, "+
-			"keep |-> %s, prior |-> %d, again |-> %s, reply |-> %q, to |-> %q, te |-> %d]", s.at, s.what, s.s, s.kind, s.epoch,
-			s.age, s.until, rank, truth(s.keep), s.prior, truth(s.again), s.reply, s.to, s.toEpoch)
+		more := fmt.Sprintf("until |-> %d, keep |-> %s, prior |-> %d, to |-> %q, te |-> %d", s.until, truth(s.keep), s.prior, s.to, s.toEpoch)
+		if s.share != nil {
+			more = s.share.text(s.what, rank)
+		}
+		lines[i] = fmt.Sprintf("[at |-> %d, what |-> %q, s |-> %q, kind |-> %q, e |-> %d, age |-> %d, token |-> %d, again |-> %s, reply |-> %q, %s]",
+			s.at, s.what, s.s, s.kind, s.epoch, s.age, rank(s.token), truth(s.again), s.reply, more)
 	}
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }

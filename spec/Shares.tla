@@ -121,7 +121,7 @@ Again(m) ==
 Share(m) ==
     CASE m.e < server.entries[m.s].e /\ Rule("lower epoch") ->
             [srv |-> server, out |-> {Replied(m, "stale", 0, 0)}]
-      [] m.e = server.entries[m.s].e /\ m.keep > 0 /\ m.token # server.entries[m.s].token /\ Rule("under") ->
+      [] m.e = server.entries[m.s].e /\ Units(server, m.s) > 0 /\ m.keep > 0 /\ m.token # server.entries[m.s].token /\ Rule("under") ->
             [srv |-> server, out |-> {Replied(m, "ok", 0, 0)}]
       [] m.e = server.entries[m.s].e /\ Rule("same epoch") -> Again(m)
       [] OTHER -> NewEpoch(m)

@@ -1,0 +1,360 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/relock-go/relock/backend"
+	"github.com/relock-go/relock/reentrant"
+)
+
+// As TestTraces, of a read-write lock, for spec/trace/SharesTrace.tla (.ci/traces -shares).
+func TestSharedTraces(t *testing.T) {
+	recordTraces(t, func(s *reentrant.Session, w tracedWork) func(context.Context) {
+		return (&sharedWorker{w, s.NewRWLock(traced)}).work
+	})
+}
+
+// A shareStep is what a step of a shared name has beside.
+type shareStep struct {
+	// Of a request.
+	keep, want        int
+	under, tail, seen backend.Token // under also of a message that is heard
+
+	// Of a reply, or a push.
+	units       int
+	first, last backend.Token
+	asked       bool // the session is to give back
+
+	// Of what was executed.
+	pushes []step
+	wanted []string // the sessions that it asks to give back
+	calmed []string // those that learn that no other waits
+	fresh  bool     // there was no record before
+	state  sharedState
+
+	// Of an owner that comes or goes.
+	writes bool
+	reads  bool // it reads already, or goes on doing so
+}
+
+// A sharedState is what the server has of a shared name.
+type sharedState struct {
+	fresh   bool // it has no record
+	top     backend.Token
+	entries map[string]sharedEntry // by session
+	queue   []sharedPlace
+}
+
+// A sharedEntry is what it has of a session.
+type sharedEntry struct {
+	epoch        uint64
+	units        int
+	left         int64 // of the lease, ms; in the last one there is 1 left
+	under, first backend.Token
+}
+
+// A sharedPlace is one in its queue.
+type sharedPlace struct {
+	s     string
+	want  int
+	left  int64 // until it is lost, ms, as of a lease
+	order uint64
+}
+
+// A sharing is what a trace of a shared name needs beside. trace.mu guards it.
+type sharing struct {
+	names  map[string]string // short ones, by the ids of sessions
+	inside []*sharedUse
+	wanted []string // while a message is executed
+	calmed []string
+	fresh  bool
+}
+
+// A sharedUse is an owner that has one side.
+type sharedUse struct {
+	session string
+	writes  bool
+	held    func() bool
+}
+
+// meet notes the name of a session.
+func (tr *trace) meet(id, name string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.names[id] = name
+}
+
+// got notes that an owner has a side. It has the other one, too, if it reads already, or goes on doing so.
+func (tr *trace) got(u *sharedUse, token backend.Token, reads bool) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.inside = append(tr.inside, u)
+	tr.noteLocked(step{what: "got", s: u.session, token: token, share: &shareStep{writes: u.writes, reads: reads}})
+}
+
+// leaves notes that an owner gives a side up, or knows that it is lost.
+func (tr *trace) leaves(u *sharedUse, what string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if i := slices.Index(tr.inside, u); i >= 0 {
+		tr.inside = slices.Delete(tr.inside, i, i+1)
+		tr.noteLocked(step{what: what, s: u.session, share: &shareStep{writes: u.writes}})
+	}
+}
+
+// leavesIfLost notes the losses of a session's owners that do not act on them yet: the session gives back meanwhile.
+func (tr *trace) leavesIfLost(session string) {
+	tr.mu.Lock()
+	all := slices.Clone(tr.inside)
+	tr.mu.Unlock()
+	for _, u := range all {
+		if u.session == session && !u.held() {
+			tr.leaves(u, "lost")
+		}
+	}
+}
+
+// A sharedWorker is an owner that uses a read-write lock.
+type sharedWorker struct {
+	tracedWork
+	lock *reentrant.RWLock
+}
+
+func (w *sharedWorker) work(own context.Context) {
+	for pause(own, between(w.random, 0, 2*traceBeat)) {
+		writes := w.random.IntN(2) == 0
+		if w.random.IntN(4) > 0 {
+			w.visit(own, writes, 5*traceBeat, w.dwell())
+			continue
+		}
+		for range 8 {
+			w.visit(own, writes, 6*time.Millisecond, between(w.random, 0, time.Millisecond))
+		}
+	}
+}
+
+// visit uses one side for a while, if the worker gets it. A writer may go on as a reader.
+func (w *sharedWorker) visit(own context.Context, writes bool, most, dwell time.Duration) {
+	lock, after := w.lock.RLock, context.WithoutCancel(own)
+	if writes {
+		lock = w.lock.Lock
+	}
+	if !w.waits(own, most, lock) {
+		return
+	}
+	u := w.enters(after, writes, false)
+	w.stays(after, u, dwell)
+	if !writes {
+		_ = w.lock.RUnlock(after) // ErrLost, or it is tried until the lease is over
+		return
+	}
+	goesOn := w.random.IntN(3) == 0 && w.lock.RLock(after) == nil
+	if !goesOn {
+		w.tr.leaves(u, "left")
+		_ = w.lock.Unlock(after)
+		return
+	}
+	r := w.enters(after, false, w.lock.HoldCount(after) > 0) // else the write side was lost before
+	w.tr.leaves(u, "left")
+	_ = w.lock.Unlock(after)
+	w.stays(after, r, w.dwell())
+	_ = w.lock.RUnlock(after)
+}
+
+// enters notes that the worker has a side.
+func (w *sharedWorker) enters(own context.Context, writes, reads bool) *sharedUse {
+	u := &sharedUse{session: w.session, writes: writes}
+	var token backend.Token
+	var err error
+	switch {
+	case writes:
+		u.held = func() bool { return w.lock.HoldCount(own) > 0 }
+		token, err = w.lock.Token(own)
+	case reads:
+		u.held = func() bool { return w.lock.ReadHoldCount(own) > 0 }
+	default:
+		u.held = func() bool { return w.lock.ReadHoldCount(own) > 0 }
+		token, err = w.lock.Version(own)
+		token-- // the last one before
+	}
+	if err == nil {
+		w.tr.got(u, token, reads)
+	}
+	return u
+}
+
+// stays has a side for a while, or until it is lost. A reader that has it for the while leaves.
+func (w *sharedWorker) stays(own context.Context, u *sharedUse, dwell time.Duration) {
+	select {
+	case <-w.lock.Lost(own):
+		w.tr.leaves(u, "lost")
+	case <-time.After(dwell):
+		if !u.writes {
+			w.tr.leaves(u, "left")
+		}
+	}
+}
+
+// Shared passes a grant on as Granted does.
+func (s tracedSink) Shared(g backend.ShareGrant) {
+	units := &shareStep{units: g.Units, first: g.First, last: g.Last, asked: g.May < g.Units}
+	s.push(step{s: s.b.session, kind: "push", epoch: g.Epoch, share: units}, func() { s.shared.Shared(g) })
+}
+
+// SharedWanted passes on that another session waits, or none does.
+func (s tracedSink) SharedWanted(name string, may int, try uint64) {
+	tr := s.b.tr
+	tr.mu.Lock()
+	if may == backend.Unlimited {
+		tr.calmed = append(tr.calmed, s.b.session)
+	} else {
+		tr.wanted = append(tr.wanted, s.b.session)
+	}
+	tr.mu.Unlock()
+	s.travel(func(bool) { s.shared.SharedWanted(name, may, try) })
+}
+
+func (r tracedRemote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
+	r.b.tr.leavesIfLost(r.b.session)
+	m := step{
+		s: r.b.session, kind: "share", epoch: req.Epoch, until: time.Until(req.NotAfter).Milliseconds(),
+		share: &shareStep{keep: req.Keep, want: req.Want, under: req.Under, tail: req.Tail, seen: req.Seen},
+	}
+	return carry(ctx, r.b.tr, m, func(ctx context.Context) (backend.ShareReply, step, error) {
+		reply, err := r.Sharer.Share(ctx, req)
+		if err != nil && !backend.OutcomeUnknown(err) && !backend.Refused(err) {
+			return reply, step{reply: "late", share: &shareStep{}}, err
+		}
+		kind := "ok" // the reply to a session that has lost its units says that there are none
+		switch {
+		case reply.Status == backend.StaleShare:
+			kind = "stale"
+		case reply.Placed:
+			kind = "queued"
+		}
+		units := &shareStep{units: reply.Units, first: reply.First, last: reply.Last, asked: reply.May < backend.Unlimited}
+		return reply, step{reply: kind, share: units}, err
+	})
+}
+
+// sharedLocked completes the step of a request that was executed, and returns what its session hears. tr.mu is held.
+func (tr *trace) sharedLocked(s step, reply *shareStep, st sharedState) (done, heard *shareStep) {
+	all := *s.share
+	all.units, all.first, all.last, all.asked = reply.units, reply.first, reply.last, reply.asked
+	all.pushes, all.wanted, all.calmed, all.fresh, all.state = tr.pushed, tr.wanted, tr.calmed, tr.fresh, st
+	for _, push := range tr.pushed {
+		push.share.under = st.entries[push.s].under
+	}
+	tr.wanted, tr.calmed = nil, nil
+	reply.keep = s.share.keep
+	if reply.units > 0 {
+		reply.under = st.entries[s.s].under
+	}
+	return &all, reply
+}
+
+// read returns what the server has of the shared name. What has ended is not there any more.
+func (tr *trace) read() (st sharedState) {
+	c := tr.server.Client()
+	fields, err := c.Do(context.Background(), c.B().Hgetall().Key("relock:{"+traced+"}:t:"+traced).Build()).AsStrMap()
+	tr.blame(err)
+	st.fresh = len(fields) == 0
+	st.entries = make(map[string]sharedEntry)
+	now := time.Now().UnixMicro()
+	left := func(until string) int64 { return max(0, (int64(number(until))-now)/1000+1) } //nolint:gosec // a time
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for field, value := range fields {
+		words := strings.Fields(value)
+		switch name := tr.names[field]; {
+		case field == "=":
+			st.top = backend.Token(number(words[1]))
+		case name != "":
+			e := sharedEntry{epoch: number(words[0]), units: int(number(words[1])), left: left(words[2])} //nolint:gosec // below 1<<31
+			if e.left == 0 || e.units == 0 {
+				e.units, e.left = 0, 0
+			} else {
+				e.first, e.under = backend.Token(number(words[4])), backend.Token(number(words[5]))
+			}
+			st.entries[name] = e
+			if p := (sharedPlace{name, int(number(words[8])), left(words[10]), number(words[7])}); p.order > 0 && p.left > 0 { //nolint:gosec // below 1<<31
+				st.queue = append(st.queue, p)
+			}
+		}
+	}
+	slices.SortFunc(st.queue, func(a, b sharedPlace) int { return int(a.order) - int(b.order) }) //nolint:gosec // small
+	return st
+}
+
+// block returns the first token of the session that has all units, and 0 if none has.
+func (st *sharedState) block() (first backend.Token) {
+	for _, e := range st.entries {
+		if e.units == backend.AllUnits {
+			first = e.first
+		}
+	}
+	return first
+}
+
+func (x *shareStep) tokens() []backend.Token {
+	all := []backend.Token{x.under, x.tail, x.seen, x.first, x.last, x.state.top}
+	for _, push := range x.pushes {
+		all = append(all, push.share.first, push.share.last)
+	}
+	for _, e := range x.state.entries {
+		all = append(all, e.under, e.first)
+	}
+	return all
+}
+
+// text returns what a step has beside. All units are as many as SharesTrace.tla has.
+func (x *shareStep) text(what string, rank func(backend.Token) int) string {
+	switch what {
+	case "got", "left", "lost":
+		return fmt.Sprintf("writes |-> %s, reads |-> %s", truth(x.writes), truth(x.reads))
+	case "hear":
+		return fmt.Sprintf("kept |-> %d, units |-> %d, under |-> %d, first |-> %d, last |-> %d",
+			few(x.keep), few(x.units), rank(x.under), rank(x.first), rank(x.last))
+	}
+	request := fmt.Sprintf("keep |-> %d, want |-> %d, under |-> %d, tail |-> %d, seen |-> %d",
+		few(x.keep), few(x.want), rank(x.under), rank(x.tail), rank(x.seen))
+	if what != "execute" {
+		return request
+	}
+	var pushes, places, entries []string
+	for _, p := range x.pushes {
+		pushes = append(pushes, fmt.Sprintf("[s |-> %q, e |-> %d, units |-> %d, first |-> %d, last |-> %d, asked |-> %s]",
+			p.s, p.epoch, few(p.share.units), rank(p.share.first), rank(p.share.last), truth(p.share.asked)))
+	}
+	for _, p := range x.state.queue {
+		places = append(places, fmt.Sprintf("[s |-> %q, want |-> %d, left |-> %d]", p.s, few(p.want), p.left))
+	}
+	for _, s := range []string{"s1", "s2", "s3"} {
+		e := x.state.entries[s]
+		entries = append(entries, fmt.Sprintf("%s |-> [e |-> %d, units |-> %d, left |-> %d, under |-> %d, first |-> %d]",
+			s, e.epoch, few(e.units), e.left, rank(e.under), rank(e.first)))
+	}
+	return fmt.Sprintf("%s, units |-> %d, first |-> %d, last |-> %d, asked |-> %s, pushes |-> {%s}, wanted |-> %s, calmed |-> %s, fresh |-> %s, "+
+		"block |-> %d, top |-> %d, entries |-> [%s], queue |-> <<%s>>",
+		request, few(x.units), rank(x.first), rank(x.last), truth(x.asked), strings.Join(pushes, ", "), set(x.wanted), set(x.calmed), truth(x.fresh),
+		rank(x.state.block()), rank(x.state.top), strings.Join(entries, ", "), strings.Join(places, ", "))
+}
+
+// tracedLimit is how many units there are in a trace: TLC's integers cannot count more than AllUnits.
+const tracedLimit = 1000
+
+func few(units int) int { return min(units, tracedLimit) }
+
+// set returns the text of a set of sessions.
+func set(sessions []string) string {
+	var all []string
+	for _, s := range sessions {
+		all = append(all, fmt.Sprintf("%q", s))
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
