@@ -138,7 +138,7 @@ func (h *hand) lasts(p *part) time.Duration {
 }
 
 // renewed returns how long the lease of a Lock must at least last while nothing goes wrong: a lease is renewed when a third of it
-// is over, and so is the first lease of a lock that was pushed, which is shorter. A lock is not renewed while a session keeps it.
+// is over, the first lease of a lock that was pushed, which is shorter, sooner than that. A lock is not renewed while a session keeps it.
 func (h *hand) renewed(p *part) time.Duration {
 	c := call{Op: p.op(history.Look)}
 	c.Client = p.user(h)

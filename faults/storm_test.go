@@ -187,7 +187,7 @@ func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
 	})
 }
 
-// traces calls do, which changes the server's data, and has the traces, if any are written, note it as what.
+// traces calls do, which changes the server's data. If traces are written, each gets a step with the name what.
 func (w *world) traces(what string, do func()) {
 	if w.recorder == nil {
 		do()

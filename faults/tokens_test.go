@@ -11,7 +11,7 @@ import (
 const simBlock = 5 * time.Second
 
 // mistimed finds tokens that do not come from the server's clock, which in a calm is the world's. A session that keeps a lock may
-// go on from an older token, and a caller may get the grant of an earlier caller that has left, if the message of it was lost.
+// go on from an older token, and a caller may get the grant of an earlier caller that has left, if the message with that grant was lost.
 func (w *world) mistimed() (findings []string) {
 	for _, c := range w.calls {
 		if c.Return > w.storm || c.Kind != history.Acquire || c.Outcome != history.OK || c.again || c.Token == 0 || c.Read {

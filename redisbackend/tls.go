@@ -35,13 +35,14 @@ func explainTLS(ctx context.Context, option rueidis.ClientOption, err error) err
 	return err
 }
 
-// silence is how long a server may take to reply before silentTLS asks it in the other way: less than callers wait.
+// silence is how long silentTLS waits for a reply before it asks the server in the way that the client did not try: with
+// TLS or without it. Callers wait longer than that.
 const silence = 500 * time.Millisecond
 
 var errSilent = fmt.Errorf("no reply within %v", silence)
 
-// silentTLS asks a server that does not reply in the other way, and sends the error to found if the server replies then: the
-// caller's context may end before the client's own time limit. stop ends the question.
+// silentTLS waits for silence, and then asks the server in the way that the client did not try. If the server replies to that,
+// silentTLS sends the error to found: the caller's context may end before the client's own time limit. stop ends all this.
 func silentTLS(ctx context.Context, option rueidis.ClientOption) (found <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	hint := make(chan error, 1)

@@ -281,7 +281,7 @@ func TestAMultiLockKeepsItsLocksForAtLeast(t *testing.T) {
 	})
 }
 
-// The first copy of the release, or its reply, is lost, or a second copy arrives: the lock stays taken for exactly as long.
+// The first copy of the release, or its reply, is lost, or a second copy arrives: the lock stays taken for as long as after one copy.
 func TestAReleaseThatIsRepeatedKeepsTheLockForAtLeast(t *testing.T) {
 	for name, verdict := range map[string]memory.Verdict{"lost": memory.Lose, "reply lost": memory.LoseReply, "twice": memory.Duplicate(2 * time.Second)} {
 		t.Run(name, func(t *testing.T) {

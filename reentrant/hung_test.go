@@ -50,8 +50,8 @@ func hungNames(n int) (names []string) {
 	return names
 }
 
-// Clean-ups on a node that hangs delay clean-ups on other nodes by less than a heartbeat. TryLock waits for one, and so
-// does another session whose lock must no longer linger.
+// Clean-ups on a node that hangs delay clean-ups on other nodes by less than a heartbeat. TryLock waits for the clean-up of
+// its lock, and Lock for that of a lock which another session lets linger.
 func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 	many := testsize.Of(1000, 300)
 	synctest.Test(t, func(t *testing.T) {

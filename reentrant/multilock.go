@@ -113,7 +113,8 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	return nil
 }
 
-// Unlock gives up one hold of each lock: of the lock that was taken last first, or, with 16 locks or more, of all together.
+// Unlock gives up one hold of each lock, in the reverse of the order in which they were taken, or, with 16 locks or more, of all
+// of them at the same time.
 // It goes on after an error, and returns all errors.
 func (m *MultiLock) Unlock(ctx context.Context) error {
 	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
@@ -195,8 +196,8 @@ func (m *MultiLock) each(op string, f func(*Lock) error) error {
 }
 
 // Do runs fn while holding all locks, as [Lock.Do] does with one: the context that fn gets ends with cause ErrLost
-// when any of them is lost, and a panic in fn gives all of them back. The label of [WithProfilerLabels], if the session of the
-// first lock in the order of names has that option, is the name of that lock and the number of the others.
+// when any of them is lost, and a panic in fn gives all of them back. The label of [WithProfilerLabels], if the session of
+// the first lock in the order of names has that option, is the name of that lock and the number of the others.
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	if err := m.Lock(ctx); err != nil {
 		return err

@@ -55,7 +55,7 @@ func (p *slotProgram) took(s reentrant.Slot) {
 	p.has[n], p.tokens[n] = s, token
 }
 
-// gives notes that a slot is about to be given back.
+// gives records that a slot is about to be given back.
 func (p *slotProgram) gives(s reentrant.Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,8 +63,8 @@ func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint
 	return p.EnterFor(nil, n, mode, 0)
 }
 
-// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: if most
-// claims are in line already, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
+// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
+// how many claims may be in line. With so many, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
 func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)

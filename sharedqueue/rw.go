@@ -61,8 +61,8 @@ func (rw *RW[O]) shard(owner O) (s *shard[O], number uint64) {
 
 // TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
 // already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled]. life is what
-// [RW.Life] was when owner got the hold: the hold is lost when Life has changed. For an owner with a number, life may be from
-// a later moment; a hold that was lost by then no longer counts among the owner's holds.
+// [RW.Life] was when owner got the hold: the hold is lost when Life has changed. For an owner with a number ([NewRW]), life
+// is read after the hold has begun: if the hold was lost in between, it is no longer among the owner's holds.
 func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	if o, life = rw.readOpen(owner); o != Busy {
 		return o, life, false
@@ -105,8 +105,8 @@ func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64
 	return rw.EnterFor(nil, owner, mode, 0)
 }
 
-// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: if most
-// claims are in line already, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
+// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
+// how many claims may be in line. With so many, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
 func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {

@@ -43,8 +43,8 @@ func newWaits(locks []status) waits {
 	return g
 }
 
-// settledHolders returns the sessions that hold the lock, and have not taken it only just now (settled): other sessions that
-// ask for the lock wait for each of them. It returns none for a semaphore, since a session has only some of the permits.
+// settledHolders returns the sessions that hold the lock, unless they are known to have taken it less than settled ago: other
+// sessions that ask for the lock wait for each of them. It returns none for a semaphore, since a session has only some of the permits.
 func (s status) settledHolders() (sessions []string) {
 	held, known := age(s.Since)
 	switch {

@@ -54,8 +54,8 @@ func (d deadline) margin() time.Duration { return d.lease/100 + 2*time.Milliseco
 // poll returns the interval between two looks at Redis.
 func (d deadline) poll() time.Duration { return d.lease / 10 }
 
-// renewed reports whether a lease of which the given rest is left is a full one, renewed in time: the session renews the
-// lease every third of it. A negative rest means that the lease has no end.
+// renewed reports whether a lease with this rest is new, or was renewed in time: the session renews it when a third of it is
+// over. A negative rest means that the lease has no end.
 func (d deadline) renewed(left time.Duration) bool { return left < 0 || left > d.lease*3/5 }
 
 // confirmed returns the deadline after a request that was sent at asked, to which Redis replied with the rest of the

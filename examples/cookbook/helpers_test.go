@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// process opens a session, which stands for a process. Its leases are longer than any of these tests waits, also that of
-// a lock that is pushed to a waiter, which is three heartbeats until it is renewed. Its commands get a reply even if the
-// machine stands still for a while.
+// process opens a session, which stands for a process. Its leases outlast every wait in these tests. So does the first
+// lease of a lock that is pushed to a waiter: three heartbeats, which is as long here. Its commands get a reply even if
+// the machine stands still for a while.
 func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Helper()
 	session, err := reentrant.NewSession(unhurried{server.Backend()}, reentrant.WithLease(time.Minute),

@@ -124,7 +124,7 @@ func (j *jvm) begin(thread string, words ...any) {
 	require.NoError(j, err)
 }
 
-// await waits until a thread prints that it has done what, and returns the time that it prints.
+// await waits until a thread prints the word what and a time, and returns that time.
 func (j *jvm) await(thread, what string) time.Time {
 	j.Helper()
 	select {

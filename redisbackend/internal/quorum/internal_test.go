@@ -259,8 +259,9 @@ func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	require.Equal(t, backend.Stale, again.Status)
 }
 
-// An attempt that too few nodes have granted is given back, and where it was given back it can never be put back. So it is not sent
-// again: a hold of it would end with the first of the other nodes that forgets it. The next epoch can have all of them.
+// An attempt that too few nodes have granted is given back, and a node where it was given back never takes it again. So it is not
+// sent again: its hold would be on the other nodes only, and end with the first of these that forgets it. The next epoch can have
+// all nodes.
 func TestQuorumAnAttemptThatWasGivenBackIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)

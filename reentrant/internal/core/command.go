@@ -10,8 +10,8 @@ import (
 )
 
 // NoteOutage has the session log that the server cannot be reached, or does not serve the lock at present. The waiting caller
-// would learn of it only when its context ends. NoteOutage reports whether the outage counts the failure as one of a waiting
-// call.
+// would learn of it only when its context ends. NoteOutage reports whether the call now counts as a waiter of the outage: its
+// later failures are not those of a new waiter.
 func (s *Session) NoteOutage(name string, err error, newWaiter bool) (counted bool) {
 	switch {
 	case backend.Refused(err):

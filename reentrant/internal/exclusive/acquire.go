@@ -97,8 +97,8 @@ func (h *Handle) reenterClosed(ctx context.Context, t *Try) (bool, error) {
 	return st.reenter(ctx, t)
 }
 
-// enter enters the local queue, and waits in it if the try waits. It does not wait if most others wait already; a most of 0
-// is no limit.
+// enter enters the local queue, and waits in it if the try waits. most is how many may wait there, 0 for any number: with so
+// many, enter does not wait.
 func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome {
 	mode := queueMode(t.Owner)
 	if t.Barges {

@@ -84,8 +84,8 @@ func (st *State) stopLingering() {
 	st.s.putState(st)
 }
 
-// noteWanted notes that another session waits for the hold with an epoch. It returns true when startDismissal would, with the
-// same duty for the caller.
+// noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no clean-up is
+// on its way to it: the caller then sends one, as after startDismissal.
 func (st *State) noteWanted(epoch uint64) (dismissed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -90,7 +90,7 @@ func (st *State) unboundedHolder() (core.Owner, bool) {
 	return owner, held && h.Owned() && !h.Lease.Fixed()
 }
 
-// HoldOf returns the hold on a lock, without a reference to its lock state.
+// HoldOf returns a copy of the hold on a lock, the zero Hold if there is none. It takes no reference to the lock state.
 func (s *Room) HoldOf(name string) Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 //
 // The baton of the queue is the right to act. One goroutine at a time has it: the head that asks Redis, the holder
 // during one of its operations, or a clean-up. Only that goroutine may take, re-enter or give up the lock in Redis, and
-// touch the last fields of the State. The comments of functions say whether the caller must have the baton.
+// touch the fields of the State that say so. The comments of functions say whether the caller must have the baton.
 type State struct {
 	s *Room
 

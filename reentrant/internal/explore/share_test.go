@@ -71,8 +71,8 @@ var (
 var cDies = []shareAction{{userComes, 2, 0}, {sends, 2, 0}, {what: delivers}, {what: delivers}, {what: timePasses},
 	{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: delivers}, {what: timePasses}, {what: timePasses}, {userComes, 1, 0}, {sends, 1, 0}, {what: delivers}}
 
-// holdersLeaseEnds is the beginning of a world: session a's answer to a try is still under way when the lease of its
-// unit ends.
+// holdersLeaseEnds is the beginning of a world: the server's reply that grants session a its unit is still under way when
+// the lease of the unit ends.
 var holdersLeaseEnds = []shareAction{{userComes, 0, 0}, {sends, 0, 0}, {what: delivers}, {what: timePasses}, {what: timePasses}, {what: timePasses}}
 
 // givenBack is the beginning of a world: session a has given its unit back, and its entry will soon be deleted.

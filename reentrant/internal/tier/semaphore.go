@@ -104,7 +104,7 @@ func (s Semaphore) newTier() share.Tier {
 // Keep lowers the units to the given number or, if more permits are in use, to those. It returns how many are left.
 func (t *permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
-// Rest reports whether no permit is in use and no caller is in line, and none was since the last call.
+// Rest reports whether no permit is in use and no caller is in line, and none was admitted since the last call.
 func (t *permitTier) Rest() bool { return t.Permits.Rest() }
 
 // release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. The

@@ -8,8 +8,8 @@
 
 local BATCH = 100 -- as many waiters are woken by one run
 
--- mistyped returns an error if a key up to the last, from the queue on, has something of another type. A script that writes
--- before it reads them calls this first.
+-- mistyped returns an error if one of the keys from 3, the queue, to last has a value of another type. A script that writes
+-- before it reads these keys calls this first.
 local function mistyped(k, last)
   local reads = {[3] = 'LINDEX', [4] = 'HEXISTS', [5] = 'ZSCORE'}
   for i = 3, last do

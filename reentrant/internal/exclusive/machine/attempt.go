@@ -192,8 +192,8 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	return req
 }
 
-// notAfter returns the time from which Redis refuses the copy under way. In a try whose own time limit comes first, the
-// copy still has an eighth of its usual time.
+// notAfter returns the time from which Redis refuses the copy under way. In a try whose own time limit comes first that is
+// the limit, but the copy has at least an eighth of its usual time.
 func (m *Machine[K]) notAfter(at *Moment) time.Time {
 	a, limit := &m.att, at.CommandTimeout
 	if m.hold.alone {

@@ -44,7 +44,8 @@ type Tier interface {
 	// Expel ends the present waits.
 	Expel()
 	Look() sharedqueue.State
-	// Rest reports whether no user is inside or in line, and none came since the last call.
+	// Rest reports whether no user is inside or in line, and none was admitted since the last call (for a read-write lock:
+	// no reader).
 	Rest() bool
 }
 
