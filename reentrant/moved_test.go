@@ -155,7 +155,7 @@ func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 
 // Redis has given the lock to this session again, but for another owner, which was signalled: not for the hold that
 // moved.
-func TestAHoldThatMovedAndCameBackToAnother(t *testing.T) {
+func TestAHoldThatMovedIsLostWhenAnotherOwnerOfItsSessionGetsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		one, two := newSession(t, b), newSession(t, b)

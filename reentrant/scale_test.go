@@ -101,7 +101,7 @@ func TestNamesUsedOnceLeaveNothing(t *testing.T) {
 	assert.Less(t, after-before, int64(1<<20))
 }
 
-func TestTenThousandHeldLocks(t *testing.T) {
+func TestAHeldLockCostsNoGoroutineAndLittleMemory(t *testing.T) {
 	const locks = 10_000
 	s := newSession(t, &yesman{}, patient) // no renewal may be under way when the heap is measured
 	held := newLocks(s, locks)

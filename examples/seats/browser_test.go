@@ -298,7 +298,7 @@ func TestInTheBrowserLettingGo(t *testing.T) {
 
 // While the servers cannot read the hall, events show it as it was. One that comes after the answer changes nothing: when the
 // hall can be read again, the seat has the focus, and no hold has ended by itself.
-func TestInTheBrowserLettingGoWhileTheHallCannotBeRead(t *testing.T) {
+func TestInTheBrowserAStaleEventDoesNotBringBackASeatThatWasLetGo(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
 	c := openCinema(t, time.Hour, 0)

@@ -77,7 +77,7 @@ func TestRestartWaitsForItsPort(t *testing.T) {
 	assert.Equal(t, "+PONG", line)
 }
 
-func TestFreePort(t *testing.T) {
+func TestFreePortInAnOptionBecomesAPortThatPortReturns(t *testing.T) {
 	const option = "--cluster-announce-port"
 	s := redisserver.Start(t, "--cluster-enabled", "no", option, redisserver.FreePort)
 	port, err := s.Command("CONFIG", "GET", "cluster-announce-port")

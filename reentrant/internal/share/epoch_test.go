@@ -246,7 +246,7 @@ func TestKeptUnitsAreNamedByTheTokenOfTheFirst(t *testing.T) {
 }
 
 // A server that has forgotten writes says so by an older token. Readers of a session that knows of them do not read under it.
-func TestReadersThatStayComeAboveWhatTheirSessionWrote(t *testing.T) {
+func TestReadersThatStayKeepTheTokenOfTheirSessionsLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newReadWrite(t)
 		writer := enter(s, "writer", sharedqueue.Write)
