@@ -154,7 +154,8 @@ func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
 	}
 }
 
-// When the trust in units ends, their users are told of the loss, also if a grant comes before the keeper.
+// When the trust in units ends, their users are told of the loss, also if a grant comes before the keeper. The server keeps a place
+// whose session's units have ended, and serves it again. So a grant does not say that the session has had its units all the time.
 func TestAGrantDoesNotRestoreTrustThatHasEnded(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprint("late=", late), func(t *testing.T) {

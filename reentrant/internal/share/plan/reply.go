@@ -224,7 +224,8 @@ func (g grant) tier(until time.Duration) sharedqueue.Terms {
 }
 
 // finishClaim ends the claim c: the session has g.units. The users that wait are admitted before the session starts to
-// turn newcomers away for another session.
+// turn newcomers away for another session. A grant restores no trust that has ended: the place can have outlived the units
+// that the session keeps, and then another session can have had them in between.
 func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify func()) {
 	switch {
 	case g.units < c.keep:
