@@ -118,8 +118,11 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
 		}}
 		s.lists = s.tickets()
-		if ttl, _ := answers[9].AsInt64(); ttl > 0 {
-			s.lasts = s.now + time.Duration(ttl)*time.Millisecond - 1 // a record that is saved lasts for whole microseconds
+		switch ttl, err := answers[9].AsInt64(); { // a record that is saved lasts for whole microseconds: never as long as these
+		case err == nil && ttl == noExpiry:
+			s.lasts = s.now + 1
+		case err == nil && ttl >= 0:
+			s.lasts = s.now + max(time.Duration(ttl)*time.Millisecond, 2) - 1
 		}
 	}
 	s.lock.Record.Expires = s.lasts
