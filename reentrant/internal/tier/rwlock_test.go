@@ -3,6 +3,7 @@ package tier
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,7 +25,7 @@ func TestAnUnlockWaitsUntilALossIsOnRecord(t *testing.T) {
 	q.mu.Lock()
 	result := make(chan error, 1)
 	go func() { result <- l.Exit(t.Context(), owner, core.ModeRead) }()
-	for !onStacks("[sync.Mutex.Lock") && len(result) == 0 {
+	for !onStack("tier.RWLock.Exit(", "[sync.Mutex.Lock") && len(result) == 0 {
 		runtime.Gosched()
 	}
 	session.Debts.Add(core.DebtOf(core.ModeRead, "x", owner), 1)
@@ -32,8 +33,13 @@ func TestAnUnlockWaitsUntilALossIsOnRecord(t *testing.T) {
 	assert.ErrorIs(t, <-result, core.ErrLost)
 }
 
-// onStacks reports whether the stacks of all goroutines have a text.
-func onStacks(text string) bool {
+// onStack reports whether the stack of one goroutine has all texts.
+func onStack(texts ...string) bool {
 	stacks := make([]byte, 1<<20)
-	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(text))
+	for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(stack, []byte(text)) }) {
+			return true
+		}
+	}
+	return false
 }

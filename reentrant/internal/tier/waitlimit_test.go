@@ -53,7 +53,7 @@ func TestALastCallEndsWithItsCall(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		asks := func() bool {
 			synctest.Wait()
-			return onStacks("(*waitLimit).end")
+			return onStack("(*waitLimit).end")
 		}
 		result := make(chan error, 1)
 		go func() {
