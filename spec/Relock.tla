@@ -137,7 +137,8 @@ Renew(m) ==
 \* Whether a place lasts, as it must, when a command has led to srv.
 Lasts(p, srv, m) ==
     LET i == At(srv, p.s)
-    IN  IF i # 0 THEN srv.places[i].e >= p.e ELSE srv.owner = p.s \/ (m.kind = "release" /\ m.s = p.s /\ m.e >= p.e)
+    IN  IF i # 0 THEN srv.places[i].e >= p.e
+        ELSE (Has(srv, p.s) /\ srv.epoch >= p.e) \/ (m.kind = "release" /\ m.s = p.s /\ m.e >= p.e)
 
 Executed(m) == CASE m.kind \in Attempts -> Attempt(m)
                  [] m.kind = "release" -> Release(m)

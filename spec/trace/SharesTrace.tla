@@ -3,8 +3,9 @@
    the server executed and replied, what they heard, and for how long their owners read or wrote. The module Traces has them, as
    TestSharedTraces of package faults records them.
 
-   What the server does is Shares.tla's Share, to the letter. After each command its entries, its queue and its last token are
-   compared, and who is asked to give back. What a session does is checked by what can be seen: what a request keeps, that its owners
+   What the server does is Shares.tla's Share, to the letter. (A copy whose session has got other units than it keeps since its first
+   copy is answered with none there, and by the scripts with those: this needs a place that outlives a lease, and these traces have
+   none.) After each command its entries, its queue and its last token are compared, and who is asked to give back. What a session does is checked by what can be seen: what a request keeps, that its owners
    come in by units that it has heard of, and stay no longer than these are trusted, and that what it gives back is out of use.
 
    The code does more than Shares.tla says, which is added here. A renewal is a command of its own: it serves no queue, and may confirm
