@@ -43,7 +43,7 @@ type Prior struct {
 	Epoch  uint64 // 0: nothing is remembered, as of an attempt that was given a block of tokens
 	Owner  string
 	Token  Token
-	Op     uint64 // the last re-entry
+	Op     uint64 // the last re-entry or signal
 	Pushed bool   // it was granted while it waited, and no reply has confirmed that yet
 	Freed  bool   // it was released since: the lock was Freed
 	Note   string // the Backend's own, from an AcquireReply; "" if the attempt was Pushed
@@ -104,7 +104,7 @@ type ReleaseRequest struct {
 	Used  Token // last token used of the block; 0 for all of it
 	// StaysUntil is the time up to which no session gets the lock that is released: the hold becomes one of no session,
 	// and ends then. It may stay longer by the time that the verb takes, and does not stay if the verb arrives after
-	// that time. Zero: the lock is free at once.
+	// StaysUntil. Zero: the lock is free at once.
 	StaysUntil time.Time
 	Prior      Prior // what the session remembers of the lock, as in AcquireRequest
 	_          struct{}

@@ -127,7 +127,7 @@ type ShareRequest struct {
 	GrantTTL time.Duration // lease of units that are granted while the session waits
 	Patience time.Duration // the place is lost when no copy comes for so long
 	NotAfter time.Time     // from then on this copy is refused
-	Memory   time.Time     // the server knows the epoch until then; no earlier than any NotAfter sent for the name
+	Memory   time.Time     // the server knows the epoch until then; not before any NotAfter that this session sent for the name
 	_        struct{}
 }
 

@@ -211,7 +211,7 @@ func clientOption(address string) (rueidis.ClientOption, error) {
 	if err != nil {
 		return rueidis.ClientOption{}, errors.New("the URL is not well formed (it starts with redis:// or rediss://, and special characters in a password must be percent-encoded)")
 	}
-	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // a password with a # or an @ in it: the rest is no host
+	if u.Fragment != "" || u.User == nil && strings.Contains(address, "@") { // perhaps a password with a #, / or ? in it
 		return rueidis.ClientOption{}, errMisplaced
 	}
 	switch u.Scheme {

@@ -59,8 +59,8 @@
 // lpos, lpop, lrange, lrem, rpush, zadd, zrange, zrangebyscore, zrem and zscore. Opening a session checks that scripts
 // run, that the server is no replica, and that a message that is published arrives. Keys must not be evicted: use
 // maxmemory-policy noeviction, since every key of a lock has a TTL. A session with a logger reads the policy (INFO
-// memory), and warns of any other; without the right to INFO it does not. The page docs/rights.md has the ACL SETUSER
-// lines, also for [WithReplicas] and [WithoutScripts].
+// memory), and warns of any other if the server has a memory limit; without the right to INFO it does not. The page
+// docs/rights.md has the ACL SETUSER lines, also for [WithReplicas] and [WithoutScripts].
 //
 // Of the client, if it is the caller's own ([New]): one place in its BlockingPoolSize for each session's channel, or
 // with AlwaysRESP2 two connections; and one (or two) for each command that is under way with [WithoutScripts], or each

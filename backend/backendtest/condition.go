@@ -126,8 +126,8 @@ func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	}
 }
 
-// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. As soon as a has
-// received the message, deafly calls the function then. It returns the epoch that all three have used; the tickets have
+// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. The function then
+// is called as soon as a has received the message. deafly returns the epoch that all three have used; the tickets have
 // the next one.
 func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
 	t.Helper()

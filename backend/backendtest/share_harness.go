@@ -231,8 +231,8 @@ func (s *sharer) refused(units int) {
 	require.Equal(s.t, units, reply.Units)
 }
 
-// wanted waits for a message that lets the session keep at most may units. Meanwhile it calls the function again, which
-// causes one, time after time.
+// wanted waits for a message that lets the session keep at most may units. The function again causes such a message:
+// wanted calls it, time after time, until the message has come.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
@@ -244,8 +244,8 @@ func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	})
 }
 
-// heardMore waits until the session has been asked more than before times. Meanwhile it calls the function again, which
-// causes a message, time after time.
+// heardMore waits until the session has been asked more than a number of times, which is before. The function again causes
+// a message: heardMore calls it, time after time, until then.
 func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked", func() bool {
@@ -257,8 +257,8 @@ func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	})
 }
 
-// ifLost returns a function that calls the function again only if the channel was reopened since ifLost was called, so that
-// a message may be lost.
+// ifLost returns a function that calls the given one, whose name is again, only if the channel was reopened since ifLost
+// was called, so that a message may be lost.
 func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareReply {
 	mark := s.mail.resumed()
 	return func() (reply backend.ShareReply) {
@@ -269,8 +269,8 @@ func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareRep
 	}
 }
 
-// asked waits for the message in which a try with a number above older asks the session, and returns that number. If
-// the channel was reopened meanwhile, it calls the function again, which causes the message.
+// asked waits for the message in which a try with a number above older asks the session, and returns that number. The
+// function again causes the message: asked calls it if the channel was reopened meanwhile.
 func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint64) {
 	s.t.Helper()
 	again = s.ifLost(again)

@@ -29,8 +29,8 @@ var wantedCases = []testCase{
 // lingering makes an attempt one of LingeringOwner: its session may have the lock without needing it.
 var lingering = owner(backend.LingeringOwner)
 
-// askedFor waits for the message that another session wants the lock that epoch has. Meanwhile it calls the function again,
-// which causes one, time after time.
+// askedFor waits for the message that another session wants the lock that epoch has. The function again causes such a
+// message: askedFor calls it, time after time, until the message has come.
 func (s *session) askedFor(epoch uint64, again func()) {
 	s.t.Helper()
 	s.t.eventually("the holder is asked for its lock", func() bool {

@@ -245,7 +245,8 @@ func (b *Backend) refuse(op Op, words string) {
 
 func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + b.skew }
 
-// A lock's record outlives its last change by keep, or by brief if the lock was free and no session waited.
+// A lock's record outlives its last change by keep, or by brief if the lock was free and no session waited; or by twice the
+// lease, if that is longer.
 const keep, brief = time.Hour, time.Minute
 
 // batch is how many waiters of a condition one Signal wakes at most, as with scripts.

@@ -14,8 +14,8 @@ type Condition struct {
 	Signalled []Ticket // each must be acknowledged, or shown to be alive, by its Deadline
 }
 
-// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue when it is signalled;
-// until then the Deadline is the ticket's.
+// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue when it is signalled, but
+// the Deadline in it is always the ticket's own.
 type Ticket struct {
 	Waiter
 	Patience time.Duration

@@ -69,7 +69,7 @@ type Tombstone struct {
 type Waiter struct {
 	Session, Owner string
 	Epoch          uint64
-	Deadline       Instant // the session counts as dead after that
+	Deadline       Instant // the place, or the ticket, is dead after that
 	TTL            time.Duration
 	Holds, Tokens  int
 	Seen           backend.Token

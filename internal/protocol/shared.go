@@ -8,7 +8,8 @@ import (
 )
 
 // A Shared is what the server keeps for a name that many sessions hold at once. Every method is one verb, executed as a
-// whole. Verbs look at units and places only after run.settle has removed what has expired.
+// whole. Share and Force look at units and places only after run.settle has removed what has expired; the other verbs
+// pass over what has expired.
 type Shared struct {
 	Name    string
 	Kind    backend.ShareKind // 0: the name is not in use
@@ -45,7 +46,7 @@ type Place struct {
 	Since       Instant // when the place was taken
 	Try         bool    // it is a try's place, at the head, and the other holders were asked
 	Want, Least int
-	Deadline    Instant // the session counts as dead after that
+	Deadline    Instant // the place is dead after that
 	TTL         time.Duration
 	Tokens      int
 	Seen        backend.Token

@@ -179,7 +179,7 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	return absent(answers[4:])
 }
 
-// absent returns an error if the hold key is there: the name is then a Lock's, since no session has units of it.
+// absent returns an error if the hold key is there. No session has units of the name, so it is a Lock's, or has other data.
 func absent(hold []rueidis.RedisResult) error {
 	for _, answer := range hold {
 		if ttl, _ := answer.AsInt64(); ttl != notThere {

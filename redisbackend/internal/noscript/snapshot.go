@@ -29,7 +29,7 @@ type snapshot struct {
 	now      protocol.Instant
 	was      held
 	record   string
-	lasts    protocol.Instant // until when the record lasted when it was read; forever if that was not read
+	lasts    protocol.Instant // when the record expires, as it was read: s.now + 1 if it has no expiry; forever if not read
 	queue    []string         // "session place", in order
 	lists    [2][]string
 	lock     protocol.Lock

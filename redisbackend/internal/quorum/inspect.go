@@ -114,8 +114,8 @@ func essence(s backend.State) essentials {
 	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token, s.Unlocked}
 }
 
-// agreed reports whether a majority of the replies are alike, TTLs included. A node that has not received a renewal is
-// behind in its TTL: then the session waits for the other nodes.
+// agreed reports whether a majority of the nodes have sent replies that are alike, TTLs included. A node that has not
+// received a renewal is behind in its TTL: then the session waits for the other nodes.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
 		like, _ := count(got, func(s backend.State) bool {

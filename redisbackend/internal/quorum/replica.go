@@ -16,8 +16,9 @@ import (
 // A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it, put it
 // back or give it up are sent one after the other, each under the replica's semaphore: so a node that hangs has one of these
 // waiting and not many. Their order is random, but no copy of an attempt is sent after the command that gives the attempt up:
-// what it got would stay at the node. Sent without the semaphore are the commands to inspect, to tell a waiting session that
-// the lock is free (call), to renew, which grants nothing, and to force, which affects any holder.
+// what it got would stay at the node. Sent without the semaphore are the commands to inspect, to watch a hold, to read which
+// session waits, to tell that session that the lock is free (call), to renew, which grants nothing, and to force, which affects
+// any holder.
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command

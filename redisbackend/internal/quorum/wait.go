@@ -28,7 +28,8 @@ const (
 	maxBackoff = 128 * time.Millisecond
 )
 
-// backoff returns the pause after some tries: at least half of least, and half of it random.
+// backoff returns the pause after some tries. It is random, from half of a time to all of it. That time doubles with each try
+// up to maxBackoff, and is no shorter than least.
 func backoff(tries int, least time.Duration) time.Duration {
 	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
 	return d/2 + rand.N(d/2)

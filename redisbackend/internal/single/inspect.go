@@ -24,8 +24,8 @@ func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.state(list, at)
 }
 
-// NameOtherData returns err. If that is ErrWrongKind because a key has a type that no key of a lock has, the returned error
-// also names the key and the type. Only then it asks the server for types. A user without the right to TYPE gets err alone.
+// NameOtherData returns err. If that is ErrWrongKind, it asks the server for the types of the keys. If these show which key
+// has other data, the returned error also names the key and the data. A user without the right to TYPE gets err alone.
 func (r *Remote) NameOtherData(ctx context.Context, err error) error {
 	if !errors.Is(err, backend.ErrWrongKind) {
 		return err

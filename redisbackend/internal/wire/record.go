@@ -153,7 +153,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	w := TextWriter{buf: room[:0]}
 	w.record(session, &old, true)
 	w.number(uint64(token))
-	w.record(session, &c.Prior, !protocol.SetsLease(req)) // a lease begins with a token from the clock, which the script adds
+	w.record(session, &c.Prior, !protocol.SetsLease(req)) // if a lease begins, the script adds the token, perhaps the clock's
 	if !c.Take {
 		w.field(session, old.Owner)
 	}

@@ -6,7 +6,7 @@
 --   record   string  "first last session epoch op state keep[ tombstone]..."
 --                      first..last  the block of fencing tokens of the last grant (one token without cohorts)
 --                      session, epoch  of the attempt that last got the lock
---                      op           the last re-entry operation within that epoch
+--                      op           the last re-entry or signal within that epoch
 --                      state        g: pushed to a waiter and perhaps not accepted yet; w: held, and its session gets
 --                                   a message for each session that queues up (watch.lua); h: otherwise
 --                      keep         seconds that the record outlives its last change

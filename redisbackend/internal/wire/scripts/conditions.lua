@@ -117,8 +117,8 @@ local function notify(k, now, channel, has, listening)
 end
 
 -- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
--- the process of the first has died, or was paused. More than a BATCH of signals wait for the next run. A signal that
--- is served needs no other waiter.
+-- the process of the first has died, or was paused. Signals beyond a BATCH wait for the next run. A signal that is
+-- served needs no other waiter.
 local function recall(k, now, channel, has, listening, served)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     if not served or not served[member] then

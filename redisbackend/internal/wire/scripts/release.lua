@@ -49,7 +49,7 @@ if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
   rec.keep, dirty = longer(rec.keep, ARGV[6]), true
 end
-if free then -- a place of the session was left by a run that stopped in a grant
+if free then -- if the session has a place up to epoch, a run that stopped in a grant has left it
   free = vacate(KEYS, rec, now, field, ARGV[5], dirty, session, epoch)
 elseif dirty then
   save(KEYS[2], rec, now)
