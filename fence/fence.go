@@ -77,7 +77,7 @@ func compare(resource string, token, highest Token) error {
 	return nil
 }
 
-// begin returns the error of an operation that must not begin: its context has ended, or its token cannot be one.
+// begin returns the error of an operation that must not begin: its context has ended, or its token is invalid.
 func begin(ctx context.Context, token Token) error {
 	if token == 0 || token > maxToken {
 		return fmt.Errorf("%d is no fencing token", token)

@@ -80,7 +80,8 @@ type unreadableNames struct {
 // mostUnreadable is how many unreadable names are remembered. A name that was forgotten is logged once more.
 const mostUnreadable = 1024
 
-// note records whether a name could be read. It reports whether this is news: the name could not be read, and could before.
+// note records whether a name could be read. It reports whether there is news: the name could not be read, and that was not
+// known.
 func (u *unreadableNames) note(name string, readable bool) (news bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

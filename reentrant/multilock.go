@@ -113,9 +113,8 @@ func (m *MultiLock) admit(ctx context.Context, op string) error {
 	return nil
 }
 
-// Unlock gives up one hold of each lock, in the reverse of the order in which they were taken, or, with 16 locks or more, of all
-// of them at the same time.
-// It goes on after an error, and returns all errors.
+// Unlock gives up one hold of each lock, in the reverse of the order in which they were taken; 16 locks or more it gives up at
+// the same time. It goes on after an error, and returns all errors.
 func (m *MultiLock) Unlock(ctx context.Context) error {
 	return errors.Join(m.invalid, unlockAll(ctx, m.locks))
 }

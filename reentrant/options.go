@@ -74,8 +74,8 @@ func WithTurn(n int, d time.Duration) Option {
 // is pushed to the session that waits, so a try in between finds it free only while no session waits.
 func WithSpin(n int) Option { return func(c *config) { c.Spin = n } }
 
-// WithCohort makes the session, and not its owner, the holder of a lock in Redis ([backend.CohortOwner]): the owners of the
-// session hand the lock to each other and re-enter it without a command, each with a fencing token of its own from a block
+// WithCohort makes the session, and not one of its owners, the holder of a lock in Redis ([backend.CohortOwner]): the owners of
+// the session hand the lock to each other and re-enter it without a command, each with a fencing token of its own from a block
 // that the session took. In return Redis, and so [Lock.Inspect], knows the session that holds a lock, but not the owner, the
 // hold count and the note. Tokens may run up to five seconds ahead of Redis's clock, since a block can be used up faster than
 // one token in a microsecond. So if Redis forgets the lock, the tokens of its first five seconds afterwards may be lower than
@@ -91,13 +91,14 @@ func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 // no lock.
 //
 // The session begins to keep a lock when it has had the lock three times in a row while no other session waited, or more
-// times if it was lately asked too soon for a lock that it kept. It keeps the lock for two heartbeats at most, before it asks
-// Redis again. Should this process die while no owner has the lock, others wait for three heartbeats at most. An owner that
-// takes a kept lock has that lease too, until the first renewal, one and a half heartbeats after Redis was asked. While the
-// session keeps a lock, and while an owner has a lock that was kept, [Lock.Inspect] shows the session and not the owner
-// ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the tokens are of a block, as with [WithCohort]. Fixed
-// leases, [WithAtLeast], portable owners and owners with a note get holds of their own. Nothing is kept where commands take
-// longer than a quarter of a heartbeat, nor from a quorum of masters, unless with [WithAsyncUnlock].
+// times if other sessions asked for the lock too soon when it was kept before. It keeps the lock for two heartbeats at most,
+// before it asks Redis again. Should this process die while no owner has the lock, others wait for three heartbeats at most.
+// An owner that takes a kept lock has a lease of three heartbeats at most too, until the first renewal, one and a half
+// heartbeats after Redis was asked. While the session keeps a lock, and while an owner has a lock that was kept,
+// [Lock.Inspect] shows the session and not the owner ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the tokens
+// are of a block, as with [WithCohort]. Fixed leases, [WithAtLeast], portable owners and owners with a note get holds of their
+// own. Nothing is kept where commands take longer than a quarter of a heartbeat, nor from a quorum of masters, unless with
+// [WithAsyncUnlock].
 //
 // With [WithCohort] every lock is kept, for d and with the lease renewed: should this process die meanwhile, others wait for
 // the lease.

@@ -19,13 +19,12 @@ type SemaphoreState = SharedState
 // free when its lease ends, and it is an error to Release more permits than the session has.
 //
 // A session has the permits that its callers need. It passes them from one caller to the next without a command, and
-// gives them back, after a turn, when another session waits. The order is fair. Sessions get permits in the order in
-// which their heads came, the first caller in line of each, and each gets what its head needs. The callers of one session
+// gives them back, after a turn, when another session waits. The order is fair. The head of a session is its first caller in
+// line. Sessions get permits in the order in which their heads came, each what its head needs, and the callers of a session
 // are served first in, first out, even if a later caller wants fewer permits. So sessions with equal demand get nearly equal
-// service. In a session that has its share of the
-// permits, the head first waits for a Release of its own session, for up to a tenth of a second. A caller that must wait for
-// a Release of its own session, because that session has too many of the permits in use, holds up no other session, and takes
-// its place when that Release has come.
+// service. In a session that has its share of the permits, the head first waits for a Release of its own session, for up to
+// a tenth of a second. A caller that must wait for a Release of its own session, because that session has too many of the
+// permits in use, holds up no other session, and takes its place when that Release has come.
 //
 // Release returns before the backend has the permits back: the session gives them back in the background. Callers of
 // the same session can have them at once, callers of another session about a round trip later: a TryAcquire there asks

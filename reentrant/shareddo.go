@@ -43,8 +43,8 @@ func (l *RWLock) runIf(ctx context.Context, g tier.Grant, ok bool, err error, fn
 	return true, l.run(ctx, g, fn, unlock)
 }
 
-// TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if it gets n permits
-// without waiting, and reports whether it did.
+// TryDo is [Semaphore.Do] with [Semaphore.TryAcquire] for Acquire, as [Lock.TryDo] is: it runs fn if TryAcquire gets n
+// permits, and reports whether it did.
 func (s *Semaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context) error) (bool, error) {
 	c, ok, err := s.acquire(ctx, n, tier.Try{Op: "try acquire"})
 	if !ok || err != nil {

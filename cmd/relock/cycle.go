@@ -13,8 +13,8 @@ import (
 const settled = 2 * time.Second
 
 // findCycles notes in each of the locks the cycle that it is part of, if there is one: the session that holds a lock waits for
-// the next lock, and so on, back to the first. Redis knows which sessions wait, and not which of their owners: a cycle is a
-// deadlock, or it only seems one, since the owner that holds and the owner that waits are different ones.
+// the next lock, and so on, back to the first. Redis knows which sessions wait, and not which of their owners. So a cycle may
+// be a deadlock, or only seem to be one, because in some session the owner that holds and the owner that waits are different.
 func findCycles(locks []status) {
 	g := newWaits(locks)
 	for i := range locks {
@@ -44,7 +44,8 @@ func newWaits(locks []status) waits {
 }
 
 // settledHolders returns the sessions that hold the lock, unless they are known to have taken it less than settled ago: other
-// sessions that ask for the lock wait for each of them. It returns none for a semaphore, since a session has only some of the permits.
+// sessions that ask for the lock wait for each of them. It returns none for a semaphore, since a session has only some of the
+// permits.
 func (s status) settledHolders() (sessions []string) {
 	held, known := age(s.Since)
 	switch {

@@ -225,7 +225,7 @@ func (h *hold) acquire(ctx context.Context, wait *time.Duration, began time.Time
 	return err
 }
 
-// holder describes the holder of the lock; it returns "" if Redis does not reply within lateTime.
+// holder describes the holder of the lock. It returns "" if Redis does not name one within lateTime.
 func (h *hold) holder(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, lateTime)
 	defer cancel()

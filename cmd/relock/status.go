@@ -34,7 +34,7 @@ type status struct {
 	Token    uint64   `json:"token"`   // of the last holder
 	Waiting  []string `json:"waiting"` // sessions, longest first
 	Note     string   `json:"note,omitempty"`
-	Since    string   `json:"since,omitempty"` // when the holder, or the first of several, got the lock, UTC; "" if that is not known
+	Since    string   `json:"since,omitempty"` // when the holder, or the first of several, got the lock, UTC; "" if not known
 	Cycle    []string `json:"cycle,omitempty"` // of list: the locks that wait for each other's holders, this one first
 	*shared           // the fields of a read-write lock or a semaphore; nil for a plain lock
 }

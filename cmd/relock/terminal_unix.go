@@ -15,7 +15,7 @@ import (
 // foreground only when the command wants to read; from then on the terminal sends its signals to the command and not to
 // relock. So the command never gets a signal twice.
 type terminal struct {
-	file *os.File // /dev/tty, from the first time on that the terminal was to be lent
+	file *os.File // /dev/tty; nil until the terminal is to be lent for the first time
 }
 
 // lend puts a process group into the foreground if relock's own group is there. It reports whether the group is there

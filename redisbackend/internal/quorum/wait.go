@@ -164,7 +164,7 @@ func (c *Conn) Close() error {
 		delete(c.waiting, name)
 	}
 	c.mu.Unlock()
-	c.hearing.Lock()   // a call of the sink that is under way has returned
+	c.hearing.Lock()   // waits for a call of the sink that is under way
 	c.hearing.Unlock() //nolint:staticcheck // see above
 	for _, e := range c.subscribers {
 		e.Close()

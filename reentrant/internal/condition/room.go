@@ -51,7 +51,7 @@ func (r *Room) Monitor(name string) (*Monitor, error) {
 	return m, nil
 }
 
-// Leave drops a reference to the monitor. One without references is no longer in use.
+// Leave drops a reference to the monitor. A monitor without references is no longer in use.
 func (m *Monitor) Leave() {
 	r := m.room
 	r.mu.Lock()

@@ -36,7 +36,7 @@ func (s *Session) Command(ctx context.Context, n uint64, command func(ctx contex
 	return s.Ask(ctx, n, command)
 }
 
-// Ask calls command, which sends n commands within the time limit of one, and counts them.
+// Ask counts n commands, and calls command, which sends them, within the time limit of one.
 func (s *Session) Ask(ctx context.Context, n uint64, command func(ctx context.Context) error) error {
 	switch {
 	case ctx == nil:

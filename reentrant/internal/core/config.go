@@ -30,7 +30,7 @@ type Config struct {
 	Observer       Observer
 	AfterClose     []func()                               // called in order when the session has ended
 	Jitter         func(most time.Duration) time.Duration // rand.N; fixed in scenario tests
-	Ahead          func(since time.Time) time.Duration    // lease.Ahead; a test's own suspends the machine
+	Ahead          func(since time.Time) time.Duration    // lease.Ahead; tests replace it, to simulate a suspended machine
 }
 
 // aloneBlock is how many tokens a session takes for a lock that it keeps for itself: as many as cohorts do by default.

@@ -38,8 +38,8 @@ const (
 // Kinds are what the names of shared holds are in use as.
 var Kinds = map[backend.ShareKind]string{backend.ReadWrite: "a read-write lock", backend.Permits: "a semaphore"}
 
-// ExplainKind returns err. If it is ErrWrongKind, the result says what the name is in use as. Only then ExplainKind asks the
-// server, with two commands at most, which ctx bounds.
+// ExplainKind returns err. If it is ErrWrongKind, ExplainKind asks the server, with two commands at most, which ctx bounds, and
+// the result says what the name is in use as, if that is known.
 func (s *Session) ExplainKind(ctx context.Context, remote backend.Remote, wanted string, err error) error {
 	if !errors.Is(err, backend.ErrWrongKind) {
 		return err

@@ -174,8 +174,8 @@ func (s *Session) ReportLongWait(outer *Running, e Event, begun time.Time) {
 	s.Report(context.Background(), e)
 }
 
-// othersThan returns the holders without the caller that waits. The caller may have had the lock at the time of a look that
-// another call took.
+// othersThan returns the holders without the caller that waits. The caller may have got the lock before its own look was done,
+// or have had it at the time of a look that another call took.
 func (s *Session) othersThan(caller Owner, holders []Holder) []Holder {
 	isCaller := func(h Holder) bool { return h.Session == s.ID && h.Owner == caller.String() }
 	if !slices.ContainsFunc(holders, isCaller) {

@@ -50,7 +50,7 @@ func Carry(ctx context.Context, names ...Bound) (context.Context, func()) {
 // holds reports whether the Do holds the name.
 func (r *Running) holds(n Bound) bool { return !r.over.Load() && slices.Contains(r.names, n) }
 
-// has reports whether the Do, or one around it, has the lock with that name in session s.
+// has reports whether the Do, or one around it, has the lock, or permits of the semaphore, with that name in session s.
 func (r *Running) has(s *Session, name string) bool {
 	is := func(n Bound) bool { return n.name == name && n.session == s }
 	for ; r != nil; r = r.outer {

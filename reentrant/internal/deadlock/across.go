@@ -42,7 +42,7 @@ func (c chain) same(before chain) bool {
 	})
 }
 
-// renewed reports whether every other session of the chain has renewed its record since the chain before was read.
+// renewed reports whether every other session of the chain has renewed its record since the earlier sighting in before.
 func (c chain) renewed(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool { return now.beat == 0 || now.beat > then.beat })
 }

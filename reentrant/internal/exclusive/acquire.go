@@ -97,8 +97,8 @@ func (h *Handle) reenterClosed(ctx context.Context, t *Try) (bool, error) {
 	return st.reenter(ctx, t)
 }
 
-// enter enters the local queue, and waits in it if the try waits. most is how many may wait there, 0 for any number: with so
-// many, enter does not wait.
+// enter enters the local queue, and waits in it if the try waits. most is how many may wait there: if so many wait already,
+// enter does not wait. A most of 0 is no limit.
 func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome {
 	mode := queueMode(t.Owner)
 	if t.Barges {
@@ -229,7 +229,7 @@ type attempt struct {
 	heard    bool         // a timed try has had a reply since its time was up
 	step     machine.Step // the step that followed the latest copy
 
-	// ended says that the call has ended without a further copy, with the result in got and err, and has passed the baton on.
+	// ended says that the call has ended without a further copy, with the result in got and err, and no longer has the baton.
 	ended bool
 	got   bool
 	err   error
@@ -359,7 +359,7 @@ func (a *attempt) end(got bool, err error) error {
 	return core.ErrUnsettled
 }
 
-// overtaken begins the attempt of a head anew that let a Resume go first, and has the baton again.
+// overtaken begins anew the attempt of a head that let a Resume go first, and that has the baton again.
 func (a *attempt) overtaken(t *Try) {
 	st := a.st
 	st.mu.Lock()

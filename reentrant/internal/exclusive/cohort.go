@@ -49,7 +49,7 @@ func (h *Handle) ReenterFast(ctx context.Context) bool {
 // keepLocked lets the hold linger, if the session keeps it although none of its owners needs it, and frees the baton.
 // st.mu is held, and free if it returns true.
 func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
-	closing := st.s.core.IsClosing() // set before Close looks for lingering holds: either Close finds this hold, or closing is true
+	closing := st.s.core.IsClosing() // set before Close looks for lingering holds: Close finds this hold, or closing is true
 	until, ok := st.m.Linger(&st.s.options, age, closing)
 	if !ok {
 		return false
@@ -84,8 +84,8 @@ func (st *State) stopLingering() {
 	st.s.putState(st)
 }
 
-// noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no clean-up is
-// on its way to it: the caller then sends one, as after startDismissal.
+// noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no clean-up
+// is on its way to it: the caller then sends one, as after startDismissal.
 func (st *State) noteWanted(epoch uint64) (dismissed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

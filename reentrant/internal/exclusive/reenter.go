@@ -105,9 +105,9 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 	return err
 }
 
-// stillTrusted brings h up to date, since the keeper may have renewed the hold, or found it lost. It returns ErrLost, with
-// last, if the hold is not trusted any more. last is the error of the command that is being repeated, nil if there is none.
-// The caller has the baton.
+// stillTrusted brings h up to date, since the keeper may have renewed the hold, or found it lost. If the hold is not trusted
+// any more, it is lost now at the latest, and stillTrusted returns ErrLost, with last. last is the error of the command that is
+// being repeated, nil if there is none. The caller has the baton.
 func (st *State) stillTrusted(h *machine.Hold[core.Owner], last error) error {
 	st.mu.Lock()
 	*h = st.m.Hold()

@@ -188,9 +188,9 @@ func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.endCleaning()
 }
 
-// reportGivenBack reports the end of a release in the background, for which the owner did not wait. A hold that Redis no longer
-// had is lost only if its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the hold for
-// as long as it needed the lock.
+// reportGivenBack reports the end of a release in the background, for which the owner did not wait. A hold that Redis no
+// longer had is lost only if its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the
+// hold for as long as it needed the lock.
 func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
 	lost := errors.Is(err, core.ErrLost)
 	if lost && !h.Lease.Trusted(time.Now()) {

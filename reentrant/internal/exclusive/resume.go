@@ -208,8 +208,8 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	return nil // taken up, in a session that has given up its holds
 }
 
-// replace carries out the step Replace: the owner's hold goes on under a new epoch. If it is another hold, the old hold is lost,
-// and the owner has the hold count that Redis has. st.mu is held, and free when replace returns.
+// replace carries out the step Replace: the owner's hold goes on under a new epoch. If it is another hold, the old hold is
+// lost, and the owner has the hold count that Redis has. st.mu is held, and free when replace returns.
 func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	st, s := r.st, r.step
 	lost := s.Why != ""

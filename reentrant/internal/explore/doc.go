@@ -70,10 +70,10 @@
 //
 // In every state trusted units are within the limit, so no writer is beside a reader; the owners inside trust enough units; and
 // equal versions have no write in between, not even by writers that lost their lease. A session loses no units while the
-// server has them. A try is refused only if other sessions wait before it, or if the sessions that were asked for units
-// have more than the try leaves for all others. From every state, also after a session has died, all waiters get in and out
-// once nothing fails any more; then no session has or owes anything, and the server has neither units nor places. Two worlds
-// are explored completely: a session that goes from writing to reading replaces its request before it gets the reply; and an
+// server has them. A try is refused only if other sessions wait before it, or if the sessions that have answered it have more
+// units than it leaves for all others. From every state, also after a session has died, all waiters get in and out once
+// nothing fails any more; then no session has or owes anything, and the server has neither units nor places. Two worlds are
+// explored completely: a session that goes from writing to reading replaces its request before it gets the reply; and an
 // entry is forgotten.
 //
 // # Reading a failure

@@ -13,8 +13,8 @@ type LostHolds[K comparable] struct {
 	mu   sync.Mutex // a leaf: nothing else is locked under it
 	owed counts[K]
 
-	// The counts of holds with a fixed lease: lapsed has the latest, before those that are older. When lapsed has maxLapsed
-	// counts, it replaces before.
+	// The counts of holds with a fixed lease: those in lapsed are the latest, and those in before are older. When lapsed has
+	// maxLapsed counts, they take the place of those in before.
 	lapsed, before counts[K]
 }
 

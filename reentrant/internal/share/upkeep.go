@@ -38,7 +38,8 @@ func (n *Name) survey(s *keeper.Survey) {
 	}
 }
 
-// A renewal of a name's units. had is how many the name had when the renewal was sent: the server must have at least as many.
+// A renewal renews a name's units. had is how many the name had when the renewal was sent: the server must have at least as
+// many.
 type renewal struct {
 	*Name
 	had int

@@ -85,7 +85,7 @@ func (t *rwTier) changed(c sharedqueue.Change[core.Owner]) {
 }
 
 // heldFor returns for how long an owner has had the side that it has left or lost; 0 in a session that reports no events.
-// The queue's mutex is held. Lose calls it without that mutex: no owner comes in before the loss is reported.
+// The caller holds the queue's mutex, except Lose: no owner comes in before the loss is reported.
 func (t *rwTier) heldFor(owner core.Owner) time.Duration {
 	since, ok := t.since[owner]
 	if !ok {

@@ -32,8 +32,8 @@ func (s Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall
 	return c, ok, err
 }
 
-// Release gives back n permits: those of c, if c is not nil. It returns ErrNotHeld if the session does not have n permits,
-// and ErrLost if some of them were lost.
+// Release gives back n permits: those of c, if c is not nil. It returns ErrNotHeld, and changes nothing, if the session has
+// fewer than n permits, lost ones included, and ErrLost if some of the n were lost.
 func (s Semaphore) Release(ctx context.Context, n int, c *PermitCall) error {
 	x := s.Find()
 	if x == nil {

@@ -18,9 +18,10 @@ import (
 // The first renewal is for an owner that needs the lock for longer, and asks for the full lease. The renewal must be the last
 // command to set the lease in Redis: a copy of the attempt that came later would shorten the lease that the session trusts.
 // So the renewal is sent when Redis refuses such copies. If it must be sent sooner, since a clock has jumped, the session
-// trusts only the short lease from then on, which is what a late copy would leave. No renewal ever asks for the short lease,
-// since a late copy of it would shorten the next lease: an idle hold is not renewed, and a hold that was renewed is not kept.
-// If this process dies, other sessions wait for an idle hold no longer than for a short lease.
+// trusts no more than a short lease after that renewal, which is what a late copy would leave; a later renewal gives it the
+// full lease. No renewal ever asks for the short lease, since a late copy of it would shorten the next lease: an idle hold is
+// not renewed, and a hold that was renewed is not kept. If this process dies, other sessions wait for an idle hold no longer
+// than for a short lease.
 
 // aloneAfter is how often in a row a session must have had the lock, with no other session waiting, before it keeps the lock.
 // To keep it in vain costs a command and two messages, as much as a hold of the usual kind saves; if two sessions come at
@@ -46,8 +47,8 @@ func (m *Machine[K]) judge(asked bool) {
 }
 
 // begins counts the last hold, if it was released while no other session waited, and reports whether the session is to keep
-// the lock that the head wants. A head that was handed the lock does so only if it waits, since another session may have to
-// go first.
+// the lock that the head wants. If the head was handed the lock, the session is to keep it only if the head waits, since
+// another session may have to go first.
 func (m *Machine[K]) begins(h *Head[K], handed bool) (alone bool) {
 	if m.prior.Freed {
 		m.Retaken()

@@ -192,8 +192,8 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	return req
 }
 
-// notAfter returns the time from which Redis refuses the copy under way. In a try whose own time limit comes first that is
-// the limit, but the copy has at least an eighth of its usual time.
+// notAfter returns the time from which Redis refuses the copy under way. If the time limit of a try comes sooner, it is that
+// limit, but the copy has at least an eighth of its usual time.
 func (m *Machine[K]) notAfter(at *Moment) time.Time {
 	a, limit := &m.att, at.CommandTimeout
 	if m.hold.alone {
@@ -367,8 +367,8 @@ func (m *Machine[K]) again() Step {
 	return Step{Do: Ask}
 }
 
-// Overtaken begins the attempt of a head anew that let a Resume go first and has the baton again. A hold that the owner of
-// the Resume left to the head ends here.
+// Overtaken begins anew the attempt of a head that let a Resume go first, and that has the baton again. A hold that the owner
+// of the Resume left to the head ends here.
 func (m *Machine[K]) Overtaken(at *Moment, h *Head[K]) Step {
 	m.wake()
 	m.want(Begun, at, h)

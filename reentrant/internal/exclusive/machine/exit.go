@@ -8,7 +8,8 @@ import (
 
 // CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
 // the given age: the hold must have lasted as long as it must, and its lease must be trusted. If so, the driver passes the
-// baton without unlocking the mutex in between. HandOver follows if an owner took the baton, and otherwise Linger or Exit.
+// baton without unlocking the mutex in between. HandOver follows if an owner took the baton, or if the hold is left to a
+// clean-up; otherwise Linger or Exit follows.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 	return m.Owned() && m.hold.stays <= age && m.hold.lease.Trusted(o.Opened.Add(age))
 }

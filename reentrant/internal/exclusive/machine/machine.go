@@ -28,7 +28,7 @@ const (
 	Parked                // no copy of the head's attempt is under way: the head waits for a grant, or until it asks again
 	Resuming              // the head takes up a hold of another session
 	Held                  // an owner has the lock, and its lease was trusted when last looked at
-	Leaving               // as Held, but an await or a Resume ends the epoch: if Redis no longer has the epoch, that proves no loss
+	Leaving               // as Held, but an await or a Resume ends the epoch: that Redis no longer has the epoch proves no loss
 	Lost                  // the hold was lost; its owner has not unlocked, and still has the baton
 	Handed                // the last owner left the hold to the goroutine that has the baton now
 	Idle                  // the last owner left the hold, and the baton is free: the hold has its own reference to the lock state
@@ -147,7 +147,7 @@ type hold[K comparable] struct {
 	token    backend.Token
 	last     backend.Token // the last token of the hold's block
 	span     time.Duration // the lease that was asked for, and that renewals ask for
-	stays    instant       // until when no other owner gets the lock, even if it is released sooner; before Held: for how long; 0: none
+	stays    instant       // until when no other owner gets the lock, even if released sooner; before Held: how long; 0: none
 	lease    lease.Lease
 	first    backend.Token // the first token of the hold's block
 }

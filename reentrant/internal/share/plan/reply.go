@@ -141,8 +141,9 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 	return notify
 }
 
-// placedTry handles the reply to a try that the other sessions were asked for their unused units, or have not all answered
-// yet. The try ends with the reply to a copy that is sent after a heartbeat: a message that grants it can have been lost.
+// placedTry handles a reply to a try that is not decided yet: the server has asked the other sessions for their unused units,
+// and not all of them have answered. The try ends with the reply to a copy that is sent after a heartbeat: a message that
+// grants it can have been lost.
 func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
 	if c.end.IsZero() {
 		c.end = t.Sent.Add(at.Heartbeat)

@@ -123,7 +123,7 @@ type claim struct {
 	keep, want, least int
 	limit             int
 	under, tail, seen backend.Token
-	probe             bool          // to answer a try, or ask whether another session still waits; may change nothing
+	probe             bool          // to answer a try, or ask whether another session still waits; sent even if nothing changes
 	try               bool          // it is refused, and not queued, if others use the units
 	answer            uint64        // the try that it answers
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
