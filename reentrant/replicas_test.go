@@ -83,7 +83,8 @@ func TestAwaitComesBackWhenTheReplicasHave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &lagging{Backend: memory.New()}
-				l, ctx := bind(newSession(t, b)), t.Context()
+				lease := reentrant.DefaultLease + time.Millisecond/2 // pauses are of whole milliseconds: no copy is sent as the wait ends
+				l, ctx := bind(newSession(t, b, reentrant.WithLease(lease))), t.Context()
 				require.NoError(t, l.Lock(ctx))
 				b.behind.Store(true)
 				time.AfterFunc(700*time.Millisecond, func() { b.behind.Store(false) })
