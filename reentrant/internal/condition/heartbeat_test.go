@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// beats receive when each beat was sent.
+// beats sends the time of each beat to a channel.
 type beats struct {
 	backend.Conditions
 	sent chan time.Time
@@ -24,7 +24,8 @@ func (b beats) Beat(_ context.Context, _ string, tickets, _ []uint64) ([]backend
 	return make([]backend.TicketStatus, len(tickets)), nil
 }
 
-// Most waits end before that. The beats for earlier waiters were not missed: there was no waiter.
+// Most waits end within a heartbeat. While the session had no waiter it missed no beat, so the first one for a new waiter is not due
+// at once.
 func TestAWaiterThatComesAloneIsShownAfterAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeartbeat(core.NewSession(core.Config{
