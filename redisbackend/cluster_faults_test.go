@@ -477,9 +477,20 @@ func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
 	servers.Masters[down].Thaw()
 }
 
+// patientCluster starts a Cluster whose nodes do not miss one that hangs. While it forms they do, and so replace connections
+// that do not work.
+func patientCluster(t *testing.T) (*site, *redisserver.Cluster) {
+	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no")
+	for _, node := range servers.Nodes() {
+		_, err := node.Command("CONFIG", "SET", "cluster-node-timeout", "600000")
+		require.NoError(t, err)
+	}
+	return s, servers
+}
+
 // holdsOnAllNodes returns a session that holds locks on all nodes of a Cluster, with what renews them.
 func holdsOnAllNodes(t *testing.T) (*member, []backend.Renewal, *redisserver.Cluster) {
-	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+	s, servers := patientCluster(t)
 	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner
 	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.Timeout = 10*time.Minute, limit/12
@@ -516,7 +527,7 @@ func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 		t.Skip("as long as a lease")
 	}
 	t.Parallel()
-	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "600000")
+	s, servers := patientCluster(t)
 	var err error
 	s.b, err = redisbackend.Open(t.Context(), "redis://"+servers.Masters[0].Addr())
 	require.NoError(t, err)

@@ -145,3 +145,30 @@ func TestInspectAllIsNotRefusedForTheContextOfAnother(t *testing.T) {
 		require.ErrorIs(t, (<-short).err, context.DeadlineExceeded)
 	})
 }
+
+// A loser is a client that loses the first message that it is to publish.
+type loser struct {
+	rueidis.Client
+	lost bool
+}
+
+func (l *loser) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if !l.lost && cmd.Commands()[0] == "PUBLISH" {
+		l.lost = true
+		cmd = l.B().Publish().Channel("elsewhere").Message("").Build()
+	}
+	return l.Client.Do(ctx, cmd)
+}
+
+// The nodes of a Cluster lose messages while they connect to each other.
+func TestASessionOpensThoughItsFirstMessageIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &loser{Client: redistest.InBubble(t).Client()}
+		b, err := redisbackend.New(client)
+		require.NoError(t, err)
+		session, err := reentrant.NewSession(b)
+		require.NoError(t, err)
+		assert.True(t, client.lost)
+		require.NoError(t, session.Close(t.Context()))
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	meetTries = 3
 	// betweenAsks is the pause before nodes are asked again: each question makes a connection, and to agree takes seconds.
 	betweenAsks = 50 * time.Millisecond
+	// formed is the channel over which the nodes show that they hear each other.
+	formed = "relock-cluster-formed"
 )
 
 // StartCluster starts a Cluster that is stopped when the test ends. Options are given to every node.
@@ -101,7 +104,66 @@ func (c *Cluster) form() error {
 		fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))); err != nil {
 		return err
 	}
-	return awaitAll(slices.Concat(c.Replicas...), "INFO replication", "master_link_status:up")
+	if err := awaitAll(slices.Concat(c.Replicas...), "INFO replication", "master_link_status:up"); err != nil {
+		return err
+	}
+	return awaitMessages(nodes)
+}
+
+// An arrival is a message of one node that a subscriber of another received.
+type arrival struct{ from, at string }
+
+// awaitMessages waits until what is published at each node arrives at all. Nodes that agree on everything can still lose
+// each other's messages, until they replace a connection that does not work: after their cluster-node-timeout.
+func awaitMessages(nodes []*Server) error {
+	var reports sync.WaitGroup
+	defer reports.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	defer cancel()
+	arrived := make(chan arrival)
+	for _, node := range nodes {
+		client, err := node.connect()
+		if err != nil {
+			return err
+		}
+		reports.Go(func() { report(ctx, client, node.addr, arrived) })
+	}
+	again := time.NewTicker(betweenAsks)
+	defer again.Stop()
+	for all := map[arrival]bool{}; len(all) < len(nodes)*len(nodes); {
+		select {
+		case a := <-arrived:
+			all[a] = true
+		case <-again.C:
+			if err := publishAll(nodes); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("redisserver: messages between nodes are lost after %v; these arrived: %v", clusterTimeout, all)
+		}
+	}
+	return nil
+}
+
+// report subscribes at a node, and reports what arrives until ctx ends. Then it closes the client.
+func report(ctx context.Context, client rueidis.Client, at string, arrived chan<- arrival) {
+	defer client.Close()
+	_ = client.Receive(ctx, client.B().Subscribe().Channel(formed).Build(), func(m rueidis.PubSubMessage) {
+		select {
+		case arrived <- arrival{m.Message, at}:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// publishAll publishes the address of every node at that node.
+func publishAll(nodes []*Server) error {
+	for _, node := range nodes {
+		if _, err := node.Command("PUBLISH", formed, node.addr); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replicate gives the masters their replicas.
@@ -188,11 +250,9 @@ const commandTimeout = 30 * time.Second
 
 // Command sends the server one command over a connection of its own, and returns the reply as text.
 func (s *Server) Command(words ...string) (string, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
-		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo,
-		RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12})
+	client, err := s.connect()
 	if err != nil {
-		return "", fmt.Errorf("redisserver: %s: %w", s.addr, err)
+		return "", err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
@@ -202,6 +262,17 @@ func (s *Server) Command(words ...string) (string, error) {
 		return "", fmt.Errorf("redisserver: %s: %.200s: %w", s.addr, strings.Join(words, " "), err)
 	}
 	return text(reply), nil
+}
+
+// connect opens a connection to this server alone.
+func (s *Server) connect() (rueidis.Client, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
+		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo,
+		RingScaleEachConn: 6, ReadBufferEachConn: 1 << 12, WriteBufferEachConn: 1 << 12})
+	if err != nil {
+		return nil, fmt.Errorf("redisserver: %s: %w", s.addr, err)
+	}
+	return client, nil
 }
 
 func text(m rueidis.RedisMessage) string {

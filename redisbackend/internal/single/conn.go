@@ -40,6 +40,9 @@ const (
 	maxSession = 128
 	// ProbeWait is how long the channel may take to deliver a published message.
 	ProbeWait = 5 * time.Second
+	// probeAgain is when the message is published again: the nodes of a Cluster lose messages while they connect to each
+	// other.
+	probeAgain = time.Second
 	// probeMark is how a probe begins.
 	probeMark = "probe "
 	// probeName is a lock that is read, and never taken, to see whether scripts run.
@@ -111,19 +114,30 @@ func (c *Conn) probe(ctx context.Context) error {
 	if err := c.checkMaster(ctx, remote); err != nil {
 		return err
 	}
-	client, text := c.Deployment.Client, probeMark+rand.Text()
-	cmd := client.B().Publish().Channel(c.Deployment.Channels + c.Session).Message(text).Build()
-	if err := client.Do(ctx, cmd).Error(); err != nil {
-		return wire.Fail(ctx, fmt.Errorf("publish: %w", err))
-	}
-	timeout := time.NewTimer(ProbeWait)
+	return c.hearItself(ctx)
+}
+
+// hearItself publishes a message to the session's channel until it arrives.
+func (c *Conn) hearItself(ctx context.Context) error {
+	timeout, again := time.NewTimer(ProbeWait), time.NewTicker(probeAgain)
 	defer timeout.Stop()
-	for {
+	defer again.Stop()
+	client, text := c.Deployment.Client, probeMark+rand.Text()
+	for publish := true; ; {
+		if publish {
+			cmd := client.B().Publish().Channel(c.Deployment.Channels + c.Session).Message(text).Build()
+			if err := client.Do(ctx, cmd).Error(); err != nil {
+				return wire.Fail(ctx, fmt.Errorf("publish: %w", err))
+			}
+		}
+		publish = false
 		select {
 		case got := <-c.Probed:
 			if got == text {
 				return nil
 			}
+		case <-again.C:
+			publish = true
 		case <-ctx.Done():
 			return fmt.Errorf("redisbackend: waiting for a published message: %w", ctx.Err())
 		case <-timeout.C:
