@@ -16,6 +16,7 @@ import (
 
 	"github.com/relock-go/relock/backend"
 	"github.com/relock-go/relock/backend/backendtest"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/redisbackend"
 	"github.com/relock-go/relock/redisbackend/redistest"
 	"github.com/relock-go/relock/reentrant"
@@ -181,6 +182,7 @@ func TestStepsAreTakenUntilTheSectionIsLost(t *testing.T) {
 }
 
 func TestASessionOnYourOwnBackend(t *testing.T) {
+	testsize.FullOnly(t) // yours would need no such line: here redisbackend's tests run the same suite
 	newBackend := func(t *testing.T) backend.Backend {
 		return redistest.InBubble(t).Backend() // here: yours
 	}
