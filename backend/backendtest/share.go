@@ -25,6 +25,7 @@ var shareCases = []testCase{
 	{"Share/AShortLeaseNeverCutsALongerOne", leaseKept},
 	{"Share/KeepGivesTheRestBack", keepGivesBack},
 	{"Share/OnlyTheHeadsHeartbeatsAskAgain", askedAgain},
+	{"Share/AHolderIsAskedWhenItIsNoLongerTheHead", deadHeadAsked},
 	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
 	{"Share/HoldersLearnThatTheLastWaiterNeedsLess", relievedByLess},
 	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
@@ -296,6 +297,27 @@ func relievedOfTheDead(t *test) {
 	c.read(0)
 	t.eventually("the reader is granted its unit when the writer is dead", func() bool { return !c.again().Placed })
 	a.relieved()
+
+	a.write(1, sharePatience(short)) // one that has units
+	c.heardMore(0, c.ifLost(a.again))
+	c.placeEnds(a)
+	require.Equal(t, backend.Unlimited, a.again().May)
+	c.relieved()
+}
+
+// The head is asked for no units, so it has not heard what the others may keep. When its place ends, and the next head leaves
+// the holders no fewer, the others know all they need, but that session does not.
+func deadHeadAsked(t *test) {
+	s := t.readers(2)
+	a, b := s[0], s[1]
+	c := t.sharers(1)[0]
+	a.placed(a.write(1, sharePatience(short)))
+	b.heardMore(0, b.ifLost(a.again))
+	b.placeEnds(a)
+	require.Zero(t, a.mail.shares.asked(t.name).count)
+	c.placed(c.write(0))
+	a.heardMore(0, a.ifLost(c.again))
+	require.Zero(t, a.mail.shares.asked(t.name).may)
 }
 
 func sharedGrantIsComplete(t *test) {

@@ -333,6 +333,13 @@ func (s *sharer) lapsed(other *sharer) {
 	s.t.eventually("the lease ends", func() bool { return s.unitsOf(other) == 0 })
 }
 
+// placeEnds waits until the place of another session has ended. The session still has its units.
+func (s *sharer) placeEnds(other *sharer) {
+	s.t.Helper()
+	s.t.eventually("the place ends", func() bool { return len(s.state().Waiting) == 0 })
+	require.NotZero(s.t, s.unitsOf(other))
+}
+
 // renewShared renews the units of an epoch, and returns how many there are, and whether they are gone.
 func (s *sharer) renewShared(epoch uint64, under backend.Token, lease time.Duration) (units int, gone bool) {
 	s.t.Helper()

@@ -9,7 +9,7 @@
 --                                     place. They are exact until soonest.
 --                      soonest        nothing ends before that: no lease, and no place; nor can an empty entry be deleted
 --                      first, last    the queue is the places first to last; some may be missing
---                      told           the most units that a session may believe it can keep while others wait
+--                      told           the most units that a session, but the head, may believe it can keep while others wait
 --                  "#" order -> session, of each place
 --                  "#n" session -> "got text": its note, if got is that of the entry, and the session has units
 --                  session -> "epoch units until memory first under limit order want least deadline grant tokens seen

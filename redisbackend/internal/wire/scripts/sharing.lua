@@ -14,6 +14,7 @@ local key, hold, channel, caller, now, s
 local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
+local lapsed = false           -- the place of a session with units has ended: as the head it was asked for none
 
 -- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
 -- refuses no attempt any more; nil for anything else. holdkey and queue are its keys.
@@ -146,7 +147,10 @@ local function expire(e)
     change(e, 0, e.order)
     e.first, e.asked = 0, 0
   end
-  if e.order > 0 and now > e.deadline then leave(e) end
+  if e.order > 0 and now > e.deadline then
+    lapsed = lapsed or e.units > 0
+    leave(e)
+  end
   if e.units > 0 then ends(e.till) end
   if e.order > 0 then ends(e.deadline) end
   if e.units > 0 or e.order > 0 or e.session == caller then return end -- share.lua notes when the caller's entry ends
@@ -332,9 +336,9 @@ end
 
 -- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
 -- told: that they may keep fewer than some of them believe, or any number again, because the last session that waited
--- has left or, asking for less, has what it needs.
+-- has left or, asking for less, has what it needs; or because the place of a session with units has ended.
 local function heard(most, listeners)
-  local all = most < s.told or most == ALL and left and s.told < ALL
+  local all = most < s.told or most < ALL and lapsed or most == ALL and left and s.told < ALL
   if all or most == ALL then
     s.told = most
   elseif listeners then
