@@ -27,8 +27,9 @@ Sum(f, S) == IF S = {} THEN 0 ELSE LET s == CHOOSE s \in S: TRUE IN f[s] + Sum(f
 
 \* A request says what its session keeps, under which token, and what it wants in total; a reply or a push how many units
 \* it has, under which token, and what the request kept. age counts from the sending of the request, in a push from the grant.
+\* run: a copy of it has been executed.
 Request(s, e, keep, want, under) ==
-    [kind |-> "share", s |-> s, e |-> e, age |-> 0, keep |-> keep, want |-> want, token |-> under]
+    [kind |-> "share", s |-> s, e |-> e, age |-> 0, keep |-> keep, want |-> want, token |-> under, run |-> FALSE]
 Reply(kind, s, e, age, units, token) ==
     [kind |-> kind, s |-> s, e |-> e, age |-> age, units |-> units, token |-> token, kept |-> 0]
 Replied(m, kind, units, token) == [Reply(kind, m.s, m.e, m.age, units, token) EXCEPT !.kept = m.keep]
@@ -93,15 +94,17 @@ Answer(srv, m, out) ==
          out |-> {o \in out: o.s # m.s} \cup Asked(srv, m.s)
                               \cup {Replied(m, kind, entry.units, entry.token)}]
 
+\* For how long copies of this request, and so of all before it, may be executed.
+Memory(m) == NotAfter + 1 - Min(m.age, NotAfter)
+
 \* A new epoch: what is kept, then what is wanted, then the others.
 NewEpoch(m) ==
     LET s == m.s
         entry == server.entries[s]
-        lost == m.keep > entry.units \/ (m.keep > 0 /\ m.token # entry.token /\ Rule("under"))
+        lost == (m.keep > entry.units /\ Rule("keep of units")) \/ (m.keep > 0 /\ m.token # entry.token /\ Rule("under"))
         keep == IF lost THEN 0 ELSE m.keep
-        memory == Max({entry.memory, NotAfter + 1 - Min(m.age, NotAfter)})
         kept == [server EXCEPT !.entries[s] =
-                    [e |-> m.e, units |-> keep, left |-> IF keep > 0 THEN Lease ELSE 0, memory |-> memory,
+                    [e |-> m.e, units |-> keep, left |-> IF keep > 0 THEN Lease ELSE 0, memory |-> Memory(m),
                      token |-> IF keep > 0 THEN entry.token ELSE 0]]
         first == Without(kept.queue, s) = <<>> \/ At(kept, s) = 1 \/ ~Rule("head only")
         wants == CASE lost \/ m.want <= keep -> [kept EXCEPT !.queue = Without(@, s)]
@@ -113,7 +116,7 @@ NewEpoch(m) ==
 \* A repetition gives a full lease to what the session has, and its place a new deadline.
 Again(m) ==
     LET i == At(server, m.s)
-        longer == [server EXCEPT !.entries[m.s].memory = Max({@, NotAfter + 1 - Min(m.age, NotAfter)}),
+        longer == [server EXCEPT !.entries[m.s].memory = IF Rule("memory of a copy") THEN Max({@, Memory(m)}) ELSE @,
                                  !.queue = IF i = 0 THEN @ ELSE [@ EXCEPT ![i].left = Deadline]]
         r == Serve(longer, {})
     IN  Answer(r.srv, m, r.out)
@@ -135,7 +138,7 @@ Execute(m, doubled) ==
     /\ doubled => ~world.calm
     /\ \E r \in {Share(m)}: \* once: TLC evaluates what LET names again and again
            /\ server' = r.srv
-           /\ net' = Sent(IF doubled THEN net ELSE net \ {m}, r.out, session)
+           /\ net' = Sent((net \ {m}) \cup (IF doubled THEN {[m EXCEPT !.run = TRUE]} ELSE {}), r.out, session)
            /\ world' = [world EXCEPT
                 !.top = Max({@, r.srv.last}),
                 !.highest[m.s] = Max({@, r.srv.entries[m.s].e}),
@@ -306,6 +309,9 @@ Trusted == [s \in Sessions |-> IF session[s].trust > 0 THEN session[s].has ELSE 
 \* The units that sessions trust are no more than there are: so a writer is alone.
 LimitKept == Kept => Sum(Trusted, Sessions) <= Limit
 
+\* And Redis never gives more.
+LimitGiven == Sum([s \in Sessions |-> Units(server, s)], Sessions) <= Limit
+
 \* A session trusts only what Redis has, and no longer than Redis.
 InTime ==
     Kept => \A s \in Sessions: Trusted[s] > 0 =>
@@ -315,6 +321,9 @@ InTime ==
 \* What a session has given back it does not get by a copy of an older epoch.
 GivenUp == Kept => \A s \in Sessions: Units(server, s) > 0 => server.entries[s].e = world.highest[s]
 PlaceGivenUp == Kept => \A s \in Sessions: At(server, s) # 0 => server.entries[s].e = world.highest[s]
+
+\* A copy of a request that has been executed is never taken for a new one.
+CopiesKnown == Kept => \A m \in net: m.kind = "share" /\ m.run /\ m.age <= NotAfter => m.e <= server.entries[m.s].e
 
 \* A writer's token is above all before it.
 TokensRise == world.rose
