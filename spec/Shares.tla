@@ -63,14 +63,15 @@ Token(srv, want) ==
 \* A session gets what it wants. The token under which it has its first unit stays while it has any.
 Given(srv, s, want, ticks) ==
     LET token == Token(srv, want)
-    IN  [srv EXCEPT !.entries[s].units = want, !.entries[s].left = Max({@, ticks}),
+    IN  [srv EXCEPT !.entries[s].units = want, !.entries[s].left = Max({IF Rule("longer lease") THEN @ ELSE 0, ticks}),
                     !.entries[s].token = IF Units(srv, s) = 0 THEN token ELSE @,
                     !.last = Max({@, token}), !.queue = Without(@, s)]
 
 \* Only the head is served, and then the next, while they fit.
+Serves(srv) == srv.queue # <<>> /\ Fits(srv, Head(srv.queue).s, Head(srv.queue).want)
 RECURSIVE Serve(_, _)
 Serve(srv, out) ==
-    IF srv.queue = <<>> \/ ~Fits(srv, Head(srv.queue).s, Head(srv.queue).want) THEN [srv |-> srv, out |-> out]
+    IF ~Serves(srv) THEN [srv |-> srv, out |-> out]
     ELSE LET p == Head(srv.queue)
              next == Given(srv, p.s, p.want, GrantTTL)
          IN  Serve(next, out \cup {Reply("push", p.s, srv.entries[p.s].e, 0, p.want, next.entries[p.s].token)})
@@ -104,13 +105,12 @@ NewEpoch(m) ==
         lost == (m.keep > entry.units /\ Rule("keep of units")) \/ (m.keep > 0 /\ m.token # entry.token /\ Rule("under"))
         keep == IF lost THEN 0 ELSE m.keep
         kept == [server EXCEPT !.entries[s] =
-                    [e |-> m.e, units |-> keep, left |-> IF keep > 0 THEN Lease ELSE 0, memory |-> Memory(m),
-                     token |-> IF keep > 0 THEN entry.token ELSE 0]]
-        first == Without(kept.queue, s) = <<>> \/ At(kept, s) = 1 \/ ~Rule("head only")
-        wants == CASE lost \/ m.want <= keep -> [kept EXCEPT !.queue = Without(@, s)]
-                   [] first /\ Fits(kept, s, m.want) -> Given(kept, s, m.want, Lease)
+                    [e |-> m.e, units |-> IF Rule("the rest back") \/ lost THEN keep ELSE entry.units,
+                     left |-> IF keep > 0 THEN Lease ELSE 0, memory |-> Memory(m), token |-> IF keep > 0 THEN entry.token ELSE 0]]
+        wants == CASE lost \/ m.want <= keep -> IF Rule("no place wanted") \/ lost THEN [kept EXCEPT !.queue = Without(@, s)] ELSE kept
+                   [] Fits(kept, s, m.want) /\ ~Rule("head only") -> Given(kept, s, m.want, Lease)
                    [] OTHER -> Queued(kept, s, m.want)
-        r == Serve(wants, {})
+        r == IF Rule("handed on") THEN Serve(wants, {}) ELSE [srv |-> wants, out |-> {}]
     IN  Answer(r.srv, m, r.out)
 
 \* A repetition gives a full lease to what the session has, and its place a new deadline.
@@ -142,6 +142,7 @@ Execute(m, doubled) ==
            /\ world' = [world EXCEPT
                 !.top = Max({@, r.srv.last}),
                 !.highest[m.s] = Max({@, r.srv.entries[m.s].e}),
+                !.handed = @ /\ (r.srv = server \/ ~Serves(r.srv)),
                 !.rose = @ /\ (Tokens /\ Got(r.srv, TRUE) # {} => r.srv.last > world.top),
                 !.apart = @ /\ (Tokens /\ Got(r.srv, FALSE) # {} => r.srv.last >= world.top)]
     /\ UNCHANGED session
@@ -250,7 +251,7 @@ Flush ==
     /\ ~world.calm /\ world.flushes < MaxFlushes
     /\ server' = Empty /\ world' = [world EXCEPT !.flushes = @ + 1] /\ UNCHANGED <<net, session>>
 
-Start == [calm |-> FALSE, flushes |-> 0, top |-> 0, rose |-> TRUE, apart |-> TRUE, highest |-> [s \in Sessions |-> 0]]
+Start == [calm |-> FALSE, flushes |-> 0, top |-> 0, rose |-> TRUE, apart |-> TRUE, handed |-> TRUE, highest |-> [s \in Sessions |-> 0]]
 Init == server = Empty /\ net = {} /\ session = [s \in Sessions |-> Idle] /\ world = Start
 
 Arrive == \E m \in net: Execute(m, FALSE) \/ Hear(m)
@@ -324,6 +325,13 @@ PlaceGivenUp == Kept => \A s \in Sessions: At(server, s) # 0 => server.entries[s
 
 \* A copy of a request that has been executed is never taken for a new one.
 CopiesKnown == Kept => \A m \in net: m.kind = "share" /\ m.run /\ m.age <= NotAfter => m.e <= server.entries[m.s].e
+
+\* When Redis has executed what a session said last, the session has no more units than it wanted, and no place if it wanted none.
+AsSaid == \A s \in Sessions: server.entries[s].e = session[s].epoch =>
+             Units(server, s) <= session[s].want /\ (session[s].want = 0 => At(server, s) = 0)
+
+\* What a request leaves free goes to the head that it suffices, in the same run.
+HandsOn == world.handed
 
 \* A writer's token is above all before it.
 TokensRise == world.rose
