@@ -220,17 +220,18 @@ Hear(m) ==
 
 (* ------------------------------------------------------------------------------------------------ time and faults *)
 
-\* An entry without units stays for as long as a copy of an older request may be executed.
-AgedEntry(entry) ==
+\* An entry without units stays while it has a place, and for as long as a copy of an older request may be executed.
+AgedEntry(entry, placed) ==
     LET left == Less(entry.left)
         memory == Less(entry.memory)
-    IN  IF left = 0 /\ (memory = 0 \/ ~Rule("memory")) THEN NoEntry
+    IN  IF left = 0 /\ (memory = 0 \/ ~Rule("memory")) /\ ~(placed /\ Rule("places known")) THEN NoEntry
         ELSE [entry EXCEPT !.left = left, !.memory = memory, !.units = IF left = 0 THEN 0 ELSE @,
                            !.token = IF left = 0 THEN 0 ELSE @]
 Aged(srv) ==
-    [srv EXCEPT !.entries = [s \in Sessions |-> IF Rule("lease ends") THEN AgedEntry(@[s]) ELSE @[s]],
-                !.queue = SelectSeq([i \in DOMAIN @ |-> [@[i] EXCEPT !.left = Less(@)]],
-                                    LAMBDA p: p.left > 0)]
+    LET queue == SelectSeq([i \in DOMAIN srv.queue |-> [srv.queue[i] EXCEPT !.left = Less(@)]], LAMBDA p: p.left > 0)
+        placed == {queue[i].s: i \in DOMAIN queue}
+    IN  [srv EXCEPT !.entries = [s \in Sessions |-> IF Rule("lease ends") THEN AgedEntry(@[s], s \in placed) ELSE @[s]],
+                    !.queue = queue]
 
 AgedSession(me) ==
     LET older == [me EXCEPT !.trust = Less(@), !.beaten = FALSE]
