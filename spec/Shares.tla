@@ -64,7 +64,7 @@ Token(srv, want) ==
 Given(srv, s, want, ticks) ==
     LET token == Token(srv, want)
     IN  [srv EXCEPT !.entries[s].units = want, !.entries[s].left = Max({IF Rule("longer lease") THEN @ ELSE 0, ticks}),
-                    !.entries[s].token = IF Units(srv, s) = 0 THEN token ELSE @,
+                    !.entries[s].token = IF Units(srv, s) = 0 \/ ~Rule("token stays") THEN token ELSE @,
                     !.last = Max({@, token}), !.queue = Without(@, s)]
 
 \* Only the head is served, and then the next, while they fit.
@@ -124,7 +124,8 @@ Again(m) ==
 Share(m) ==
     CASE m.e < server.entries[m.s].e /\ Rule("lower epoch") ->
             [srv |-> server, out |-> {Replied(m, "stale", 0, 0)}]
-      [] m.e = server.entries[m.s].e /\ Units(server, m.s) > 0 /\ m.keep > 0 /\ m.token # server.entries[m.s].token /\ Rule("under") ->
+      [] m.e = server.entries[m.s].e /\ Units(server, m.s) > 0 /\ m.keep > 0 /\ m.token # server.entries[m.s].token
+         /\ Rule("under in a copy") ->
             [srv |-> server, out |-> {Replied(m, "ok", 0, 0)}]
       [] m.e = server.entries[m.s].e /\ Rule("same epoch") -> Again(m)
       [] OTHER -> NewEpoch(m)
