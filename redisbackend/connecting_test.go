@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,29 +147,77 @@ func TestInspectAllIsNotRefusedForTheContextOfAnother(t *testing.T) {
 	})
 }
 
-// A loser is a client that loses the first message that it is to publish.
-type loser struct {
+// Ways are how a client's first two messages are published; nil: as ever.
+type ways [2]func(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult
+
+// A publisher is a client that publishes its first two messages in other ways.
+type publisher struct {
 	rueidis.Client
-	lost bool
+	messages atomic.Int32
+	ways     ways
 }
 
-func (l *loser) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if !l.lost && cmd.Commands()[0] == "PUBLISH" {
-		l.lost = true
-		cmd = l.B().Publish().Channel("elsewhere").Message("").Build()
+func (p *publisher) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if cmd.Commands()[0] == "PUBLISH" {
+		if i := int(p.messages.Add(1)) - 1; i < len(p.ways) && p.ways[i] != nil {
+			return p.ways[i](ctx, p.Client, cmd)
+		}
 	}
-	return l.Client.Do(ctx, cmd)
+	return p.Client.Do(ctx, cmd)
 }
 
-// The nodes of a Cluster lose messages while they connect to each other.
-func TestASessionOpensThoughItsFirstMessageIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := &loser{Client: redistest.InBubble(t).Client()}
-		b, err := redisbackend.New(client)
-		require.NoError(t, err)
-		session, err := reentrant.NewSession(b)
-		require.NoError(t, err)
-		assert.True(t, client.lost)
-		require.NoError(t, session.Close(t.Context()))
+// loses publishes a message that no session receives.
+func loses(ctx context.Context, client rueidis.Client, _ rueidis.Completed) rueidis.RedisResult {
+	return client.Do(ctx, client.B().Publish().Channel("elsewhere").Message("").Build())
+}
+
+// takes returns a way to publish a message that takes some time.
+func takes(d time.Duration) func(context.Context, rueidis.Client, rueidis.Completed) rueidis.RedisResult {
+	return func(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult {
+		time.Sleep(d)
+		return client.Do(ctx, message)
+	}
+}
+
+// late publishes a message after a second and a half, and replies at once.
+func late(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult {
+	words := message.Commands()
+	time.AfterFunc(1500*time.Millisecond, func() {
+		client.Do(context.Background(), client.B().Publish().Channel(words[1]).Message(words[2]).Build())
 	})
+	return loses(ctx, client, message)
+}
+
+// silent replies when ctx ends.
+func silent(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult {
+	<-ctx.Done()
+	return client.Do(ctx, message)
+}
+
+// The nodes of a Cluster lose messages while they connect to each other, and servers can be slow.
+func TestASessionOpensThoughItsFirstMessageIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		client   *publisher
+		takes    time.Duration
+		messages int32
+	}{
+		"lost":                             {&publisher{ways: ways{loses}}, time.Second, 2},
+		"lost twice":                       {&publisher{ways: ways{loses, loses}}, 2 * time.Second, 3},
+		"published after six seconds":      {&publisher{ways: ways{takes(6 * time.Second)}}, 6 * time.Second, 1},
+		"late, and the second not replied": {&publisher{ways: ways{late, silent}}, 1500 * time.Millisecond, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.client.Client = redistest.InBubble(t).Client()
+				b, err := redisbackend.New(c.client)
+				require.NoError(t, err)
+				began := time.Now()
+				session, err := reentrant.NewSession(b)
+				require.NoError(t, err)
+				assert.Equal(t, c.takes, time.Since(began))
+				assert.Equal(t, c.messages, c.client.messages.Load())
+				require.NoError(t, session.Close(t.Context()))
+			})
+		})
+	}
 }

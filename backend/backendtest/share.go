@@ -26,6 +26,7 @@ var shareCases = []testCase{
 	{"Share/KeepGivesTheRestBack", keepGivesBack},
 	{"Share/OnlyTheHeadsHeartbeatsAskAgain", askedAgain},
 	{"Share/AHolderIsAskedWhenItIsNoLongerTheHead", deadHeadAsked},
+	{"Share/APlaceThatEndsBehindTheHeadAsksForNothing", deadBehind},
 	{"Share/HoldersLearnThatTheLastWaiterHasLeft", relieved},
 	{"Share/HoldersLearnThatTheLastWaiterNeedsLess", relievedByLess},
 	{"Share/HoldersLearnThatTheLastWaiterIsDead", relievedOfTheDead},
@@ -318,6 +319,22 @@ func deadHeadAsked(t *test) {
 	c.placed(c.write(0))
 	a.heardMore(0, a.ifLost(c.again))
 	require.Zero(t, a.mail.shares.asked(t.name).may)
+}
+
+// A session that waits behind the head has heard what it may keep, and so have the others.
+func deadBehind(t *test) {
+	s := t.readers(3)
+	a, b, c := s[0], s[1], s[2]
+	sent := 1 // the copies that a, the head, has sent: each asks b once
+	a.placed(a.write(1))
+	again := func() backend.ShareReply { sent++; return a.again() }
+	b.wanted(0, again)
+	c.write(1, sharePatience(short))
+	b.soonQueued(a)
+	d := t.sharers(1)[0]
+	d.placed(d.read(0))
+	b.heardMore(b.mail.shares.asked(t.name).count, again)
+	require.LessOrEqual(t, b.mail.shares.asked(t.name).count, sent)
 }
 
 func sharedGrantIsComplete(t *test) {

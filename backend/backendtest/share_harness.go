@@ -327,6 +327,14 @@ func (s *sharer) queued(sessions ...*sharer) {
 	require.Equal(s.t, want, got, "sessions in the queue")
 }
 
+// soonQueued waits until exactly these sessions are in the queue and alive, in this order.
+func (s *sharer) soonQueued(sessions ...*sharer) {
+	s.t.Helper()
+	s.t.eventually("the places of others end", func() bool {
+		return slices.EqualFunc(s.state().Waiting, sessions, func(w backend.SharedWaiter, other *sharer) bool { return w.Session == other.id })
+	})
+}
+
 // lapsed waits until a session has no units left.
 func (s *sharer) lapsed(other *sharer) {
 	s.t.Helper()
@@ -336,7 +344,7 @@ func (s *sharer) lapsed(other *sharer) {
 // placeEnds waits until the place of another session has ended. The session still has its units.
 func (s *sharer) placeEnds(other *sharer) {
 	s.t.Helper()
-	s.t.eventually("the place ends", func() bool { return len(s.state().Waiting) == 0 })
+	s.soonQueued()
 	require.NotZero(s.t, s.unitsOf(other))
 }
 

@@ -27,6 +27,7 @@ var shareTryCases = []testCase{
 	{"ShareTry/ARefusalServesTheNext", tryServesNext},
 	{"ShareTry/HoldersLearnThatItWasRefused", tryRelieves},
 	{"ShareTry/EndsWithItsPatience", tryPatience},
+	{"ShareTry/HoldersAreAskedForTheOneBehindIt", tryEndsBefore},
 	{"ShareTry/ALaterEpochThatIsNoneWaits", tryBecomesWait},
 }
 
@@ -283,6 +284,24 @@ func tryPatience(t *test) {
 	t.eventually("the reader is granted its unit when the try is over", func() bool { return !c.again().Placed })
 	require.Equal(t, 1, a.unitsOf(c))
 	require.False(t, b.again().Placed)
+}
+
+// A try leaves the holders more than a session that has waited before it did, and then than one that waits behind it.
+func tryEndsBefore(t *test) {
+	s := t.sharers(5)
+	a, before, b, behind := s[0], s[1], s[2], s[3]
+	a.write(0)
+	before.placed(before.write(0, sharePatience(short)))
+	a.heardMore(0, a.ifLost(before.again))
+	a.soonQueued()
+	b.placed(b.read(0, try, sharePatience(short)))
+	a.asked(0, b.again)
+	heard := a.mail.shares.asked(t.name).count
+	behind.placed(behind.write(0))
+	a.soonQueued(behind)
+	s[4].placed(s[4].read(0))
+	a.heardMore(heard, a.ifLost(behind.again))
+	require.Zero(t, a.mail.shares.asked(t.name).may)
 }
 
 func tryBecomesWait(t *test) {

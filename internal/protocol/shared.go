@@ -15,7 +15,7 @@ type Shared struct {
 	Kind    backend.ShareKind // 0: the name is not in use
 	Token   backend.Token     // last token given out and not given back
 	Last    uint64            // order of the last place given out; it only rises
-	Told    int               // the most units that any session may believe it may keep
+	Told    int               // the most units that a session, but the head, may believe it may keep
 	Entries []Entry           // one for each session, in order of arrival
 	Expires Instant           // the name is not in use after that
 	After   backend.Token     // the last token of the Lock whose name it was before

@@ -16,20 +16,21 @@ type run struct {
 	lease  time.Duration // of the caller's units
 	news   []*Entry      // other sessions that had a place, and were granted or refused
 	left   bool          // a place went without a grant, or asks for less than before
-	lapsed bool          // the place of a session with units has ended: as the head it was asked for none
+	lapsed bool          // the head's place has ended, and it has units: it was asked for none
 	asks   bool          // a try asks the holders
 }
 
 // settle removes what has expired: units past their lease, places past their deadline, entries past their memory. The
 // caller's entry stays.
 func (r *run) settle(caller string) {
+	was := r.head()
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		if r.now > e.Until {
 			e.Units, e.First, e.Asked = 0, 0, 0
 		}
 		if r.now > e.Place.Deadline {
-			r.lapsed = r.lapsed || e.Units > 0 && e.Place.Order > 0
+			r.lapsed = r.lapsed || e == was && e.Units > 0
 			r.leave(e)
 		}
 	}
@@ -214,13 +215,13 @@ func (r *run) announce(again bool) {
 
 // heard notes what sessions learn from this run about how many units they may keep. It reports whether all others must be
 // told: that they may keep fewer than some of them believe, or any number again, because the last session that waited has
-// left or, asking for less, has what it needs; or because the place of a session with units has ended.
+// left or, asking for less, has what it needs; or because one that has units is no longer the head.
 func (r *run) heard(may int, repeats bool) bool {
 	tell := may < r.Told || may < backend.Unlimited && r.lapsed || may == backend.Unlimited && r.left && r.Told < backend.Unlimited
 	switch {
 	case tell || may == backend.Unlimited:
 		r.Told = may
-	case repeats || len(r.news) > 0 || r.caller != nil && r.caller.Units > 0:
+	case repeats || r.asks || len(r.news) > 0 || r.caller != nil && r.caller.Units > 0:
 		r.Told = max(r.Told, may)
 	}
 	return tell

@@ -110,50 +110,59 @@ func (c *Cluster) form() error {
 	return awaitMessages(nodes)
 }
 
-// An arrival is a message of one node that a subscriber of another received.
-type arrival struct{ from, at string }
+// Arrivals are the messages that subscribers have received: from which node, and at which.
+type arrivals struct {
+	mu  sync.Mutex
+	all map[[2]string]bool
+	err error // why a subscriber has ended
+}
 
 // awaitMessages waits until what is published at each node arrives at all. Nodes that agree on everything can still lose
 // each other's messages, until they replace a connection that does not work: after their cluster-node-timeout.
 func awaitMessages(nodes []*Server) error {
-	var reports sync.WaitGroup
-	defer reports.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	got := &arrivals{all: map[[2]string]bool{}}
+	var subscribers sync.WaitGroup
+	defer subscribers.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	arrived := make(chan arrival)
 	for _, node := range nodes {
 		client, err := node.connect()
 		if err != nil {
 			return err
 		}
-		reports.Go(func() { report(ctx, client, node.addr, arrived) })
+		subscribers.Go(func() { got.receive(ctx, client, node.addr) })
 	}
-	again := time.NewTicker(betweenAsks)
-	defer again.Stop()
-	for all := map[arrival]bool{}; len(all) < len(nodes)*len(nodes); {
-		select {
-		case a := <-arrived:
-			all[a] = true
-		case <-again.C:
-			if err := publishAll(nodes); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("redisserver: messages between nodes are lost after %v; these arrived: %v", clusterTimeout, all)
+	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(betweenAsks) {
+		n, err := got.count()
+		if err != nil || n == len(nodes)*len(nodes) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("redisserver: of the messages from %d nodes to each, %d arrived within %v", len(nodes), n, clusterTimeout)
+		}
+		if err := publishAll(nodes); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
-// report subscribes at a node, and reports what arrives until ctx ends. Then it closes the client.
-func report(ctx context.Context, client rueidis.Client, at string, arrived chan<- arrival) {
+// receive subscribes at a node until ctx ends. Then it closes the client.
+func (a *arrivals) receive(ctx context.Context, client rueidis.Client, at string) {
 	defer client.Close()
-	_ = client.Receive(ctx, client.B().Subscribe().Channel(formed).Build(), func(m rueidis.PubSubMessage) {
-		select {
-		case arrived <- arrival{m.Message, at}:
-		case <-ctx.Done():
-		}
+	err := client.Receive(ctx, client.B().Subscribe().Channel(formed).Build(), func(m rueidis.PubSubMessage) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.all[[2]string{m.Message, at}] = true
 	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = fmt.Errorf("redisserver: %s: subscribe: %w", at, err)
+}
+
+func (a *arrivals) count() (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.all), a.err
 }
 
 // publishAll publishes the address of every node at that node.

@@ -117,33 +117,37 @@ func (c *Conn) probe(ctx context.Context) error {
 	return c.hearItself(ctx)
 }
 
-// hearItself publishes a message to the session's channel until it arrives.
+// hearItself publishes a message to the session's channel until it arrives. It returns the error of the first time alone.
 func (c *Conn) hearItself(ctx context.Context) error {
+	text := probeMark + rand.Text()
+	if err := c.publish(ctx, text); err != nil {
+		return wire.Fail(ctx, fmt.Errorf("publish: %w", err))
+	}
+	repeating, cancel := context.WithCancel(ctx)
+	defer cancel()
 	timeout, again := time.NewTimer(ProbeWait), time.NewTicker(probeAgain)
 	defer timeout.Stop()
 	defer again.Stop()
-	client, text := c.Deployment.Client, probeMark+rand.Text()
-	for publish := true; ; {
-		if publish {
-			cmd := client.B().Publish().Channel(c.Deployment.Channels + c.Session).Message(text).Build()
-			if err := client.Do(ctx, cmd).Error(); err != nil {
-				return wire.Fail(ctx, fmt.Errorf("publish: %w", err))
-			}
-		}
-		publish = false
+	for {
 		select {
 		case got := <-c.Probed:
 			if got == text {
 				return nil
 			}
 		case <-again.C:
-			publish = true
+			go func() { _ = c.publish(repeating, text) }() // its reply can be late while the message arrives
 		case <-ctx.Done():
 			return fmt.Errorf("redisbackend: waiting for a published message: %w", ctx.Err())
 		case <-timeout.C:
 			return fmt.Errorf("redisbackend: a message published to the session's channel did not arrive within %v: is there a proxy between?", ProbeWait)
 		}
 	}
+}
+
+// publish publishes a message to the session's channel.
+func (c *Conn) publish(ctx context.Context, text string) error {
+	client := c.Deployment.Client
+	return client.Do(ctx, client.B().Publish().Channel(c.Deployment.Channels+c.Session).Message(text).Build()).Error()
 }
 
 // checkMaster returns an error if the server is a replica that takes no writes. To set the TTL of a key that does not exist is a

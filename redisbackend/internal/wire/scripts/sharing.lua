@@ -14,7 +14,7 @@ local key, hold, channel, caller, now, s
 local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
-local lapsed = false           -- the place of a session with units has ended: as the head it was asked for none
+local lapsed = false           -- the head's place has ended, and it has units: it was asked for none
 
 -- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
 -- refuses no attempt any more; nil for anything else. holdkey and queue are its keys.
@@ -142,13 +142,14 @@ local function ends(at)
 end
 
 -- expire writes off what has ended: units past their lease, places past their deadline, empty entries past their memory.
-local function expire(e)
+-- was is the head before.
+local function expire(e, was)
   if e.units > 0 and now > e.till then
     change(e, 0, e.order)
     e.first, e.asked = 0, 0
   end
   if e.order > 0 and now > e.deadline then
-    lapsed = lapsed or e.units > 0
+    lapsed = lapsed or e == was and e.units > 0
     leave(e)
   end
   if e.units > 0 then ends(e.till) end
@@ -164,10 +165,10 @@ end
 -- settle looks at all entries if something can have ended, and counts anew.
 local function settle()
   if now <= s.soonest then return end
-  local all = everyone()
+  local all, was = everyone(), head()
   s.units, s.holders, s.sessions, s.soonest = 0, 0, 0, NEVER
   for _, e in ipairs(all) do count(e, 1) end
-  for _, e in ipairs(all) do expire(e) end
+  for _, e in ipairs(all) do expire(e, was) end
   recount(all)
 end
 
@@ -336,7 +337,7 @@ end
 
 -- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
 -- told: that they may keep fewer than some of them believe, or any number again, because the last session that waited
--- has left or, asking for less, has what it needs; or because the place of a session with units has ended.
+-- has left or, asking for less, has what it needs; or because one that has units is no longer the head.
 local function heard(most, listeners)
   local all = most < s.told or most < ALL and lapsed or most == ALL and left and s.told < ALL
   if all or most == ALL then
@@ -356,7 +357,7 @@ local function announce(me, news, first, beat, asks)
   local most, informed = allowance(first), {}
   for _, e in ipairs(news) do informed[e] = true end
   if me then informed[me] = true end
-  local all = heard(most, beat or news[1] or me and me.units > 0) or beat or asks
+  local all = heard(most, beat or asks or news[1] or me and me.units > 0) or beat or asks
   return most, function()
     for _, e in ipairs(news) do
       tell(channel, e.session, hold, string.format('h %s %.0f %.0f %.0f %.0f %.0f %.0f ', e.epoch, e.units, e.first,
