@@ -82,7 +82,8 @@ func TestOpeningAndClosingEndInTimeWhateverReplyIsTheLast(t *testing.T) {
 			}
 			opened++
 			m.left.Store(0)
-			err = within(time.Second, grace+late, s.Close)
+			// Not a second: the client closes a silent connection after two, and then Close has nothing left to wait for.
+			err = within(800*time.Millisecond, grace+late, s.Close)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
