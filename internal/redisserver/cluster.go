@@ -110,7 +110,7 @@ func (c *Cluster) form() error {
 	return awaitMessages(nodes)
 }
 
-// Arrivals are the messages that subscribers have received: from which node, and at which.
+// arrivals are the messages that subscribers have received: from which node, and at which.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[[2]string]bool
