@@ -138,7 +138,7 @@ func (tr *trace) record(t *testing.T, work func(*reentrant.Session, tracedWork) 
 		assert.NoError(t, s.Close(context.WithoutCancel(ctx)))
 	}
 	time.Sleep(traceLease) // until nothing is under way
-	assert.NoError(t, tr.fault)
+	assert.NoError(t, tr.failure())
 }
 
 // rage cuts sessions off, and has the server forget in worlds of some seeds.
@@ -172,6 +172,12 @@ func (tr *trace) blame(err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.fault = errors.Join(tr.fault, err)
+}
+
+func (tr *trace) failure() error {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.fault
 }
 
 func (tr *trace) isFull() bool {

@@ -343,6 +343,34 @@ func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 	})
 }
 
+// A session has the lock of the conditions by the reply to its second request, and the message of the grant comes while it
+// signals. The signal's reply is lost: the second copy must find the lock, since only then is it known that the first was
+// carried out.
+func TestALateGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		first, second := newSession(t, b), newSession(t, b)
+		conditions := backend.ConditionsOf("x")
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch {
+			case op.Lock != conditions:
+				return memory.Pass
+			case op.Session == "A" && op.Verb == memory.Release:
+				return memory.Delay(50 * time.Millisecond) // so B is queued
+			case op.Session == "B" && op.Verb == memory.Acquire && op.Try == 1:
+				return memory.Verdict{Mute: true, Late: 100 * time.Millisecond}
+			case op.Session == "B" && op.Verb == memory.Push:
+				return memory.Delay(150 * time.Millisecond)
+			case op.Session == "B" && op.Verb == memory.Signal && op.Try == 1:
+				return memory.Verdict{Mute: true, Late: 200 * time.Millisecond}
+			}
+			return memory.Pass
+		})
+		writeSignals(t, first)
+		writeSignals(t, second)
+	})
+}
+
 // A writer loses its side while it begins to wait: the signal, and the lock of the conditions that came with it, are not for it.
 // The messages about both are lost.
 func TestAWriterThatLosesItsSideAndIsSignalledGivesTheConditionsBack(t *testing.T) {

@@ -27,7 +27,7 @@ type Monitor struct {
 	refs       int                // guarded by Room.mu
 
 	mu      sync.Mutex // taken before the locks of shared names and the workers' own
-	asking  uint64     // the epoch that asks for the lock, 0 if none does
+	epoch   uint64     // that asks for the lock or uses it, 0 if none does
 	tickets Tickets
 }
 
@@ -56,6 +56,7 @@ func (m *Monitor) withLock(ctx context.Context, owner core.Owner, f func(epoch u
 		if err == nil {
 			became, err = f(epoch, pendingUntil)
 		}
+		m.setEpoch(0)
 		switch became {
 		case lockKept:
 			m.release(epoch, pendingUntil)
@@ -72,10 +73,9 @@ func (m *Monitor) withLock(ctx context.Context, owner core.Owner, f func(epoch u
 func (m *Monitor) acquire(ctx context.Context, owner core.Owner) (epoch uint64, pendingUntil time.Time, err error) {
 	cfg := &m.room.core.Config
 	req := backend.AcquireRequest{
-		Epoch: m.ask(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.CommandTimeout, Queue: true, Barge: true, Tokens: 1,
+		Epoch: m.nextEpoch(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.CommandTimeout, Queue: true, Barge: true, Tokens: 1,
 		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
 	}
-	defer m.stopAsking()
 	for {
 		var reply backend.AcquireReply
 		err = m.room.core.Repeat(ctx, core.Policy{}, func(call context.Context, c core.Copy) (err error) {
@@ -92,47 +92,48 @@ func (m *Monitor) acquire(ctx context.Context, owner core.Owner) (epoch uint64, 
 		case reply.Status == backend.Granted:
 			return req.Epoch, pendingUntil, nil
 		case reply.Status == backend.Stale:
-			req.Epoch = m.ask()
+			req.Epoch = m.nextEpoch()
 		case !m.park(ctx, reply.TTL):
 			return req.Epoch, pendingUntil, core.InterruptedBy(ctx, "waiting for the conditions", nil)
 		}
 	}
 }
 
-// ask returns a new epoch, which asks for the lock from here on.
-func (m *Monitor) ask() uint64 {
+// nextEpoch returns a new epoch, which asks for the lock from here on.
+func (m *Monitor) nextEpoch() uint64 {
+	epoch := m.room.core.Epochs.Add(1)
+	m.setEpoch(epoch)
+	return epoch
+}
+
+// setEpoch sets the epoch whose grants are expected. Until the lock has been used, that is the epoch which asked for it: the
+// message of its grant may come long after the reply, and must not give the lock back meanwhile.
+func (m *Monitor) setEpoch(epoch uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asking = m.room.core.Epochs.Add(1)
+	m.epoch = epoch
 	select {
 	case <-m.grant: // of an earlier epoch
 	default:
 	}
-	return m.asking
-}
-
-func (m *Monitor) stopAsking() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asking = 0
 }
 
 // granted handles a grant of the lock to an epoch. It reports whether the monitor knows the epoch: as the one that
-// asks, or as a ticket. A grant to a ticket means that the ticket was signalled.
+// asks for the lock or uses it, or as a ticket. A grant to a ticket means that the ticket was signalled.
 func (m *Monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asks, t := epoch == m.asking, m.tickets.Find(epoch)
-	if asks {
+	expected, t := epoch == m.epoch, m.tickets.Find(epoch)
+	if expected {
 		select {
-		case m.grant <- struct{}{}: // sent with the mutex held, so that ask takes it back before the next epoch
+		case m.grant <- struct{}{}: // sent with the mutex held, so that setEpoch takes it back before the next epoch
 		default:
 		}
 	}
 	if t != nil && !t.over {
 		m.signalledLocked(epoch, true)
 	}
-	return asks || t != nil
+	return expected || t != nil
 }
 
 // park waits until the lock is granted, or it is time to ask again. It returns false if ctx ended first. ttl is the
