@@ -346,7 +346,7 @@ func TestGarbageIsRefusedOrHarmless(t *testing.T) {
 func meetGarbage(g *garbageSite) {
 	verbs := slices.Sorted(maps.Keys(g.verbs))
 	litters := g.litters()
-	some := testsize.Of(1, 40)
+	some := testsize.Of(1, 80)
 	for i := rand.IntN(some); i < len(litters) && !g.Failed(); i += some {
 		l, fresh := litters[i], false
 		for _, verb := range verbs {

@@ -20,7 +20,7 @@ import (
 // with pauses in which leases and places end: to the scripts and, with the same words, to package protocol.
 func TestScriptsAgreeWithTheModelAtRandom(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(testsize.Of(4_000, 40)) {
+	for seed := range uint64(testsize.Of(4_000, 20)) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &rivals{T: t, random: rand.New(rand.NewPCG(seed, 1))}

@@ -2,6 +2,7 @@ package redisbackend_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -309,7 +310,7 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 				script.sha = all[name].SHA
 				for how, goOn := range sharesGoOn {
 					for stopShareAfter(t, next(max(h.kind, backend.ReadWrite)), &h, script, how, goOn) {
-						script.after++
+						script.after += 1 + rand.IntN(testsize.Of(1, 5))
 					}
 					assert.Positive(t, script.after, "the script runs")
 					script.after = 0

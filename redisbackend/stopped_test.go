@@ -3,6 +3,7 @@ package redisbackend_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -385,7 +386,7 @@ func stopEach(t *testing.T, client rueidis.Client) {
 			for how, goOn := range goesOn {
 				stops := 0
 				for stopAfter(t, next(), &h, stops, how, goOn) {
-					stops++
+					stops += 1 + rand.IntN(testsize.Of(1, 5))
 				}
 				assert.Positive(t, stops, "the script runs")
 				if !testsize.Full() {

@@ -107,7 +107,7 @@ func TestNoFalseLossWithAThousandWaitingSessions(t *testing.T) {
 
 func (c crowded) keepsItsHold(t *testing.T) {
 	const lease, leases = 3 * time.Second, 4
-	crowd := testsize.Of(1000, 200)
+	crowd := testsize.Of(1000, 100)
 	heartbeat := time.Duration(crowd) * time.Millisecond // as many commands a second at each size
 	p, lost := &processor{crowd: crowd}, &losses{}
 	b := memory.New(memory.WithFault(p.serve))

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/relock-go/relock/internal/memory"
+	"github.com/relock-go/relock/internal/testsize"
 	"github.com/relock-go/relock/reentrant"
 )
 
@@ -36,7 +37,7 @@ func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 	} {
 		opts := append(mode.opts, reentrant.WithLease(5*time.Second), reentrant.WithHeartbeat(heartbeat))
 		for _, fair := range []bool{true, false} {
-			for seed := range uint64(2) {
+			for seed := range uint64(testsize.Of(2, 1)) {
 				t.Run(fmt.Sprintf("%s, fair=%v", name, fair), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { newDrain(t, seed, fair, opts).run(mode.sleep) })
 				})

@@ -103,7 +103,7 @@ func TestFunctionsOfSharedOwnersInRandomPrograms(t *testing.T) {
 	for _, kind := range []string{"lock", "sides", "permits"} {
 		for name, mode := range map[string][]reentrant.Option{"plain": nil, "asynchronous": {reentrant.WithAsyncUnlock()}, "cohort": {reentrant.WithCohort(), reentrant.WithLinger(time.Millisecond)}} {
 			t.Run(kind+", "+name, func(t *testing.T) {
-				for seed := range uint64(testsize.Of(500, 30)) {
+				for seed := range uint64(testsize.Of(500, 15)) {
 					synctest.Test(t, func(t *testing.T) {
 						p := &ownerProgram{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), reads: map[reentrant.Owner]int{}, write: map[reentrant.Owner]int{}}
 						b := memory.New(memory.WithFault(func(memory.Op) memory.Verdict {

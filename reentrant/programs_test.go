@@ -522,7 +522,7 @@ func TestRandomProgramsOfSharedNames(t *testing.T) {
 	for name, w := range weathers {
 		for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				programs := testsize.Of(4000, 30)
+				programs := testsize.Of(4000, 20)
 				if raceEnabled {
 					programs = 200
 				}

@@ -83,7 +83,7 @@ func TestAGrantThatOvertakesTheReplyIsConfirmedAtOnce(t *testing.T) {
 func TestEqualDemandGetsEqualService(t *testing.T) {
 	for _, c := range []struct{ permits, sessions int }{{5, 4}, {3, 5}, {6, 3}, {2, 3}, {7, 3}, {50, 5}} {
 		t.Run(fmt.Sprintf("%d permits, %d sessions", c.permits, c.sessions), func(t *testing.T) {
-			if c.permits > 10 {
+			if c.permits > 5 {
 				testsize.FullOnly(t)
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -274,7 +274,7 @@ func TestNoTryIsRefusedThatIsAlone(t *testing.T) {
 	modes := [][]reentrant.Option{nil, {reentrant.WithCohort()}, {reentrant.WithAsyncUnlock()}, {reentrant.WithCohort(), reentrant.WithLinger(100 * time.Millisecond)}}
 	for kind, with := range lonelyKinds {
 		t.Run(kind, func(t *testing.T) {
-			for seed := range uint64(testsize.Of(1000, 60)) {
+			for seed := range uint64(testsize.Of(1000, 30)) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &lonelyProgram{t: t, rnd: rand.New(rand.NewPCG(seed, 0))}
 					p.b = memory.New(memory.WithTrace(func(line string) { p.say("   %s", line) }), memory.WithFault(p.judge))

@@ -141,7 +141,7 @@ func TestNoTwoSlotsOfRandomProgramsHaveTheSameNumber(t *testing.T) {
 	for name, mode := range modes {
 		for _, cuts := range []bool{false, true} {
 			t.Run(strings.Join([]string{name, fmt.Sprint("cuts ", cuts)}, ", "), func(t *testing.T) {
-				for seed := range uint64(testsize.Of(300, 15)) {
+				for seed := range uint64(testsize.Of(300, 8)) {
 					synctest.Test(t, func(t *testing.T) {
 						p := &slotProgram{t: t, limit: 1 + int(seed%4), rnd: rand.New(rand.NewPCG(seed, 0)), has: map[int]reentrant.Slot{}, tokens: map[int]reentrant.Token{}}
 						p.run(cuts, mode...)

@@ -323,7 +323,7 @@ func (p *quietProgram) run() {
 func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
 	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
 		t.Run(kind, func(t *testing.T) {
-			for seed := range uint64(testsize.Of(2000, 200)) {
+			for seed := range uint64(testsize.Of(2000, 100)) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &quietProgram{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 0)), permits: min(permits, 1+int(seed%6))}
 					p.run()
@@ -340,7 +340,7 @@ func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
 func TestWantedOfRandomProgramsIsClosedIfOthersWait(t *testing.T) {
 	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
 		t.Run(kind, func(t *testing.T) {
-			for seed := range uint64(testsize.Of(2000, 200)) {
+			for seed := range uint64(testsize.Of(2000, 100)) {
 				synctest.Test(t, func(t *testing.T) {
 					p := &quietProgram{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), permits: min(permits, 1+int(seed%6)), watches: true}
 					p.run()

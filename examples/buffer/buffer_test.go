@@ -69,7 +69,7 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Parallel()
 	opts := small()
 	opts.kills = 1
-	opts.items = testsize.Of(1000, 400) // enough that the kill comes before the end
+	opts.items = testsize.Of(1000, 250) // enough that the kill comes before the end
 	if raceEnabled {
 		opts.items = 250
 	}

@@ -87,7 +87,7 @@ func hasty() bool {
 }
 
 // look is how many states of each world are explored at full size, however late it is, and glance how many otherwise.
-const look, glance = 1_000, 60
+const look, glance = 1_000, 30
 
 // lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
 // the machine is too slow to see them as a whole.
