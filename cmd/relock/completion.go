@@ -85,7 +85,10 @@ func candidates(root *kong.Node, words []string) []string {
 	case !ok:
 	case strings.HasPrefix(last, "-"):
 		all = flagNames(command)
-	case command == root, command.Name == "help":
+	case command == root:
+		all = commandNames(root)
+	case before[len(before)-1] != command.Name: // it has its argument
+	case command.Name == "help":
 		all = commandNames(root)
 	case len(command.Positional) > 0:
 		all = command.Positional[0].EnumSlice()

@@ -33,6 +33,8 @@ func TestCommandsAndFlagsAreCompleted(t *testing.T) {
 		"help h":                 "hold help",
 		"completion ":            "bash zsh fish",
 		"completion z":           "zsh",
+		"completion bash ":       "",
+		"help run ":              "",
 		"__":                     "",
 		"nothing ":               "run hold inspect list watch unlock help completion man",
 	} {
