@@ -60,7 +60,7 @@ func (l *Lock) Await(now Instant, session string, req backend.AwaitRequest, doub
 	}
 	c.Waiting = append(c.Waiting, Ticket{Token: l.Record.First, Waiter: Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Ticket, Deadline: now + req.Patience, TTL: req.GrantTTL,
-		Holds: req.Holds, Tokens: 1, Seen: req.Seen, Keep: l.Keep,
+		Holds: req.Holds, Tokens: 1, Seen: req.Seen, Keep: l.keepFor(max(req.Patience, req.GrantTTL)),
 	}, Patience: req.Patience})
 	l.Hold = Hold{}
 	if doubt > 0 {

@@ -38,3 +38,16 @@ func TestASignalTakesBackThoseThatWereNotAcknowledged(t *testing.T) {
 	assert.Equal(t, backend.Signalled, l.Withdraw("b", "ready", 2))
 	assert.Equal(t, backend.Signalled, l.Withdraw("c", "ready", 2), "two signals have woken two waiters")
 }
+
+// A session shows its tickets once in a heartbeat, which may be longer than a record is kept at least. Whatever has the ticket
+// is kept until then.
+func TestATicketIsKeptForLongerThanItsPatience(t *testing.T) {
+	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
+	reply, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Second}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, backend.Granted, reply.Status)
+	_, err = l.Await(time.Second, "a", backend.AwaitRequest{Condition: "ready", Epoch: 1, Ticket: 2, Owner: "1", Holds: 1,
+		Patience: time.Hour, GrantTTL: time.Minute}, 0)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, l.Conditions["ready"].Waiting[0].Keep, time.Hour)
+}
