@@ -392,3 +392,32 @@ func TestALongWaitOfAShortLeaseDoesNotNameTheCallerItself(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), "holder=~me"), "as the holder for the other: %s", log)
 	})
 }
+
+// The head of the queue asks for the holder before it reports its wait. The server does not reply to that, and the call ends
+// with its context all the same: while the head asks, or before.
+func TestTheReportOfALongWaitDelaysNoEnd(t *testing.T) {
+	for _, limit := range []time.Duration{reentrant.DefaultLease, reentrant.DefaultLease + 500*time.Millisecond, reentrant.DefaultLease + time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := memory.New()
+			a, c := newSession(t, b, logged(&notebook{})), newSession(t, b)
+			unlock := lockFor(t, t.Context(), c.NewLock("x"))
+			b.SetFault(func(op memory.Op) memory.Verdict {
+				if op.Verb == memory.Inspect {
+					return memory.Delay(time.Minute)
+				}
+				return memory.Pass
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			begun := time.Now()
+			require.ErrorIs(t, a.NewLock("x").Lock(ctx), context.DeadlineExceeded)
+			assert.LessOrEqual(t, time.Since(begun), limit+20*time.Millisecond, "as long as a call asks for whom it waited in vain")
+			begun = time.Now()
+			ok, err := a.NewLock("x").TryLockFor(t.Context(), limit)
+			assert.False(t, ok)
+			assert.NoError(t, err)
+			assert.Equal(t, limit, time.Since(begun))
+			unlock()
+		})
+	}
+}

@@ -343,6 +343,28 @@ func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 	})
 }
 
+// A session is signalled after its process has died, and so the lock of the conditions is granted to it. The next signal must
+// wait for the end of that grant, and is tried for a lease: the grant must be shorter, also where three heartbeats are a lease.
+func TestASignalOutlastsAGrantToADeadSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		lease := reentrant.WithLease(3 * time.Second)
+		a, c := newSession(t, b, lease), newSession(t, b, lease)
+		waiter := writeAwaits(t, owner(t, "waiter"), a)
+		l := c.NewRWLock("x")
+		require.NoError(t, l.Lock(t.Context()))
+		b.Partition("A", true)
+		require.NoError(t, l.NewCondition("ready").Signal(t.Context()))
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, l.NewCondition("ready").Signal(t.Context()))
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second+10*time.Millisecond, "the time of two commands")
+		require.NoError(t, l.Unlock(t.Context()))
+		b.Partition("A", false)
+		assert.NoError(t, <-waiter)
+	})
+}
+
 // A session has the lock of the conditions by the reply to its second request, and the message of the grant comes while it
 // signals. The signal's reply is lost: the second copy must find the lock, since only then is it known that the first was
 // carried out.

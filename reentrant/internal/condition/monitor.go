@@ -68,13 +68,20 @@ func (m *Monitor) withLock(ctx context.Context, owner core.Owner, f func(epoch u
 	}
 }
 
-// acquire asks for the lock until the session has it. Its lease is as long as two commands may take: if the lock cannot
-// be given back, others wait no longer than that.
+// lease returns the lease of the lock, which is as long as two commands may take: if the lock cannot be given back, others wait
+// no longer than that.
+func (m *Monitor) lease() time.Duration { return 2 * m.room.core.Config.CommandTimeout }
+
+// grantTTL returns the lease of a grant of the lock, also of one that comes with a signal. A session that has died cannot give
+// it back, and others must not wait for longer than a signal is tried.
+func (m *Monitor) grantTTL() time.Duration { return min(m.room.core.Config.GrantTTL, m.lease()) }
+
+// acquire asks for the lock until the session has it.
 func (m *Monitor) acquire(ctx context.Context, owner core.Owner) (epoch uint64, pendingUntil time.Time, err error) {
 	cfg := &m.room.core.Config
 	req := backend.AcquireRequest{
-		Epoch: m.nextEpoch(), Owner: owner.String(), Holds: 1, Lease: 2 * cfg.CommandTimeout, Queue: true, Barge: true, Tokens: 1,
-		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL,
+		Epoch: m.nextEpoch(), Owner: owner.String(), Holds: 1, Lease: m.lease(), Queue: true, Barge: true, Tokens: 1,
+		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: m.grantTTL(),
 	}
 	for {
 		var reply backend.AcquireReply

@@ -81,7 +81,7 @@ func (m *Monitor) exchange(ctx, within, over context.Context, t *Ticket, epoch u
 	cfg := &m.room.core.Config
 	req := backend.AwaitRequest{
 		Condition: t.Name, Epoch: epoch, Ticket: t.Epoch, Owner: t.Owner.String(), Holds: 1,
-		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: cfg.GrantTTL, Until: pendingUntil,
+		Seen: backend.Token(m.room.core.SeenToken.Load()), Patience: cfg.Patience, GrantTTL: m.grantTTL(), Until: pendingUntil,
 	}
 	var status backend.TicketStatus
 	under := within

@@ -184,10 +184,11 @@ func (s *Session) othersThan(caller Owner, holders []Holder) []Holder {
 	return slices.DeleteFunc(slices.Clone(holders), isCaller) // other callers use the same look
 }
 
-// AskForHolder asks the server for the holder of a lock.
-func (s *Session) AskForHolder(remote backend.Remote, limit time.Duration) (seen Sighting) {
-	ctx, _ := s.Apart(limit)
-	st, err := remote.Inspect(ctx)
+// AskForHolder asks the server for the holder of a lock, for limit at most, and no longer than ctx lasts.
+func (s *Session) AskForHolder(ctx context.Context, remote backend.Remote, limit time.Duration) (seen Sighting) {
+	s.Counts.Commands.Add(1)
+	sent := time.Now()
+	st, err := remote.Inspect(s.Deadlines.Context(ctx, sent, sent.Add(limit)))
 	if err == nil {
 		err = check.State(&st)
 	}

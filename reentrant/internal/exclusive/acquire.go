@@ -392,7 +392,7 @@ func (st *State) outwaited(ctx context.Context) error {
 }
 
 // reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
-// holder.
+// holder, unless the head waits no longer: no call goes on for the sake of its report.
 func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
 	st := a.st
 	if t.reportedWait || time.Since(a.begun) < st.s.core.Config.Lease {
@@ -400,9 +400,8 @@ func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
 	}
 	t.reportedWait = true
 	event := core.Event{Kind: core.EventWaitingLong, Lock: st.name, Owner: t.Owner}
-	if last == nil && st.s.core.TakesWarnings() {
-		limit := st.s.core.Config.CommandTimeout
-		seen := st.s.core.AskForHolder(st.remote, t.within(limit, limit/8))
+	if last == nil && st.s.core.TakesWarnings() && !t.Expired() && st.interrupted(ctx, nil) == nil {
+		seen := st.s.core.AskForHolder(ctx, st.remote, t.within(st.s.core.Config.CommandTimeout, 0))
 		seen.Err = nil
 		seen.Into(&event)
 	}

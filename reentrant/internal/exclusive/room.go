@@ -6,6 +6,7 @@
 package exclusive
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,7 +109,7 @@ func (s *Room) holderOf(name string, remote backend.Remote, limit time.Duration)
 	if seen, held := s.localHolder(name); held {
 		return seen
 	}
-	return s.core.AskForHolder(remote, limit)
+	return s.core.AskForHolder(context.Background(), remote, limit)
 }
 
 // Holder is holderOf for the lock of the handle.
