@@ -191,6 +191,36 @@ func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 	})
 }
 
+// The connection breaks after Await has given up the hold, so all holds are to be renewed. That of the owner is not there any more
+// until its next reply has come: the session does not ask for it all the time.
+func TestARenewalThatCrossesAwaitIsNotRepeatedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		a, c := newSession(t, b), newSession(t, b)
+		renewals := 0
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch op.Verb {
+			case memory.Await:
+				return memory.DelayReply(time.Second)
+			case memory.Renew: // it takes a moment, so that time passes however many there are
+				renewals++
+				return memory.DelayReply(time.Millisecond)
+			}
+			return memory.Pass
+		})
+		waits := awaits(t, owner(t, "w"), a)
+		time.Sleep(100 * time.Millisecond)
+		b.Restart()
+		time.Sleep(900 * time.Millisecond)
+		assert.Positive(t, renewals)
+		assert.Less(t, renewals, 5)
+		time.Sleep(time.Second)
+		signals(t, c)
+		assert.NoError(t, <-waits)
+		assert.Zero(t, a.Stats().Lost)
+	})
+}
+
 // The reply to await comes after the command's time limit: the second copy finds the ticket.
 func TestTheReplyToAwaitIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

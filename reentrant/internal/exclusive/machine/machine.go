@@ -141,6 +141,7 @@ type hold[K comparable] struct {
 	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing: it was set
 	portable bool // another session can resume the hold
 	failing  bool // the last renewal failed
+	absent   bool // Redis no longer had it at the last renewal, while its owner was leaving
 	checking bool // a check is scheduled
 	epoch    uint64
 	op       uint64 // the number of the hold's last operation in Redis

@@ -59,6 +59,7 @@ func (m *Machine[K]) StartLeaving() {
 func (m *Machine[K]) Stay() {
 	if m.phase == Leaving {
 		m.enter(Held)
+		m.hold.absent = false
 	}
 }
 

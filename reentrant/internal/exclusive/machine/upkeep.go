@@ -56,10 +56,12 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	return s
 }
 
-// due reports whether the hold is due for renewal. A renewal that failed is tried again only after its pause.
+// due reports whether the hold is due for renewal. A renewal that failed, or found nothing while the owner was leaving, is tried
+// again only after its pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
-	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !h.failing || h.lease.Due(at.Now, !h.failing)
+	again := h.failing || h.absent
+	return h.lease.Sent.Before(v.Refreshed) && !h.lease.Fixed() && !again || h.lease.Due(at.Now, !again)
 }
 
 // grantedAgain is the reason for the loss of a hold that Redis has with another token now: another session may have had the
@@ -86,7 +88,7 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	again := !check.Same(h.first, r.First)
 	switch {
 	case (r.Gone || again) && m.phase == Leaving: // if the owner keeps the hold after all, the next renewal finds the loss
-		h.lease = h.lease.Retried(at.Now)
+		h.lease, h.absent = h.lease.Retried(at.Now), true
 		return Step{}
 	case r.Gone:
 		return m.Lose(r.Epoch, "Redis no longer had it at renewal")
@@ -95,7 +97,7 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	case r.Failed:
 		h.lease = h.lease.Retried(at.Now)
 	default:
-		h.lease = m.extended(at, &r)
+		h.lease, h.absent = m.extended(at, &r), false
 	}
 	s := Step{Do: Extended, Change: lease.ChangeBy(h.failing, r.Failed)}
 	h.failing = r.Failed
