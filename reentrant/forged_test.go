@@ -174,6 +174,35 @@ func TestAForgedGrantGivesBackNoHold(t *testing.T) {
 	})
 }
 
+// A session gives back a forged grant of an epoch that it used for another lock, and that command comes late: the owner of an
+// earlier ticket has been signalled and granted the lock by then.
+func TestAForgedGrantDoesNotGiveBackTheLockOfASignalledOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s, other := newSession(t, b), newSession(t, b)
+		b.SetFault(memory.Script(memory.Release, memory.Delay(500*time.Millisecond)))
+		returned := make(chan struct{})
+		go func() {
+			defer close(returned)
+			ctx, l := owner(t, "waiter"), s.NewLock("x")
+			assert.NoError(t, l.Lock(ctx))
+			assert.NoError(t, l.NewCondition("ready").Await(ctx))
+			time.Sleep(time.Second)
+			assert.NoError(t, l.Verify(ctx))
+			assert.NoError(t, l.Unlock(ctx))
+		}()
+		synctest.Wait()
+		require.NoError(t, s.NewLock("y").Lock(owner(t, "another"))) // uses epoch 3
+		b.Publish(s.ID(), protocol.Message{Kind: protocol.Granted, Name: "x", Epoch: 3, First: 7, Last: 7, TTL: grantTTL})
+		synctest.Wait()
+		ctx, l := owner(t, "signaller"), other.NewLock("x")
+		require.NoError(t, l.Lock(ctx))
+		require.NoError(t, l.NewCondition("ready").Signal(ctx))
+		require.NoError(t, l.Unlock(ctx))
+		<-returned
+	})
+}
+
 // Epochs that the session has not reached yet are forged. If it believed them, it would remember them for later holds.
 func TestForgedEpochsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -334,6 +334,7 @@ func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Ste
 		// release of the grant would release the hold.
 		return Step{}
 	}
+	m.epoch = max(m.epoch, g.Epoch) // a place that came with a signal is adopted only if no release of a later epoch is under way
 	return Step{Do: Orphan}
 }
 
