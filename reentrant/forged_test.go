@@ -203,6 +203,22 @@ func TestAForgedGrantDoesNotGiveBackTheLockOfASignalledOwner(t *testing.T) {
 	})
 }
 
+// The same for the lock of the conditions, under a signal whose reply is lost: the second copy must find the lock.
+func TestAForgedGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		s := newSession(t, b)
+		b.SetFault(memory.Script(memory.Signal, memory.Verdict{Mute: true, Late: 200 * time.Millisecond}))
+		time.AfterFunc(100*time.Millisecond, func() {
+			assert.NoError(t, s.NewLock("y").Lock(owner(t, "another")))
+			for epoch := range uint64(10) {
+				b.Publish(s.ID(), protocol.Message{Kind: protocol.Granted, Name: backend.ConditionsOf("x"), Epoch: epoch, First: 7, Last: 7, TTL: grantTTL})
+			}
+		})
+		writeSignals(t, s)
+	})
+}
+
 // Epochs that the session has not reached yet are forged. If it believed them, it would remember them for later holds.
 func TestForgedEpochsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -108,6 +108,72 @@ func TestCloseLeavesPortableHoldsToBeResumed(t *testing.T) {
 	}
 }
 
+// A hold that Close leaves was granted by a reply, and the message of the grant comes after the hold has ended in this process:
+// it must not be taken for the grant of an attempt that was given up.
+func TestALateGrantDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		other, leaves := newSession(t, b), newSession(t, b, reentrant.WithPortableHoldsLeft())
+		require.NoError(t, other.NewLock("x").Lock(owner(t, "o")))
+		require.NoError(t, leaves.NewLock("own").Lock(owner(t, "o")))
+		b.SetFault(func(op memory.Op) memory.Verdict {
+			switch {
+			case op.Session == "A" && op.Verb == memory.Release:
+				return memory.Delay(50 * time.Millisecond) // so B is queued
+			case op.Session == "B" && op.Verb == memory.Acquire && op.Try == 1:
+				return memory.Verdict{Mute: true, Late: 100 * time.Millisecond}
+			case op.Session == "B" && op.Verb == memory.Push:
+				return memory.Delay(500 * time.Millisecond)
+			case op.Session == "B" && op.Verb == memory.Release && op.Lock == "own":
+				return memory.DelayReply(time.Second) // Close waits for it, and its channel is open
+			}
+			return memory.Pass
+		})
+		go func() { assert.NoError(t, other.NewLock("x").Unlock(owner(t, "o"))) }()
+		require.NoError(t, leaves.NewLock("x").Lock(order(t)))
+		require.ErrorIs(t, leaves.Close(ended()), context.Canceled, "the lock of the other owner is given up")
+		assert.NoError(t, other.NewLock("x").Resume(order(t)))
+	})
+}
+
+// A call of the owner of a hold that Close leaves ends after that.
+func TestCloseLeavesTheHoldOfAnOwnerInTheMiddleOfACall(t *testing.T) {
+	for name, c := range map[string]struct {
+		verb memory.Verb
+		here bool
+		call func(ctx context.Context, l *reentrant.Lock) error
+		err  error
+	}{
+		"taking it again":    {memory.Reenter, true, func(ctx context.Context, l *reentrant.Lock) error { return l.Lock(ctx) }, reentrant.ErrLost},
+		"resuming it here":   {memory.Resume, true, func(ctx context.Context, l *reentrant.Lock) error { return l.Resume(ctx) }, reentrant.ErrLost},
+		"resuming another's": {memory.Resume, false, func(ctx context.Context, l *reentrant.Lock) error { return l.Resume(ctx) }, reentrant.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				other, leaves := newSession(t, b), newSession(t, b, reentrant.WithPortableHoldsLeft())
+				ctx, l := order(t), leaves.NewLock("x")
+				holder := other
+				if c.here {
+					holder = leaves
+				}
+				require.NoError(t, holder.NewLock("x").Lock(ctx))
+				b.SetFault(memory.Script(c.verb, memory.DelayReply(100*time.Millisecond)))
+				called := make(chan error, 1)
+				go func() { called <- c.call(ctx, l) }()
+				synctest.Wait()
+				_ = leaves.Close(ended()) // if it gave nothing up, and left nothing either, it returns the error of its context
+				assert.ErrorIs(t, <-called, c.err)
+				b.SetFault(nil)
+				synctest.Wait()
+				after := newSession(t, b).NewLock("x")
+				require.NoError(t, after.Resume(ctx))
+				assert.NoError(t, after.Unlock(ctx))
+			})
+		})
+	}
+}
+
 func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -134,6 +134,9 @@ func (s sink) Granted(g backend.Grant) {
 	if !s.used(g.Epoch) {
 		return
 	}
+	if session.locks.LeavesHolds() { // what it grants may be one of them
+		return
+	}
 	if session.locks.Granted(g) {
 		return
 	}

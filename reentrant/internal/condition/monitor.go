@@ -126,12 +126,13 @@ func (m *Monitor) setEpoch(epoch uint64) {
 }
 
 // granted handles a grant of the lock to an epoch. It reports whether the monitor knows the epoch: as the one that
-// asks for the lock or uses it, or as a ticket. A grant to a ticket means that the ticket was signalled.
+// asks for the lock or uses it, or as a ticket. A grant to a ticket means that the ticket was signalled. A grant to a later
+// epoch than the one in use is forged: to give it back would give back what that one has.
 func (m *Monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expected, t := epoch == m.epoch, m.tickets.Find(epoch)
-	if expected {
+	used, t := m.epoch > 0 && epoch >= m.epoch, m.tickets.Find(epoch)
+	if epoch == m.epoch {
 		select {
 		case m.grant <- struct{}{}: // sent with the mutex held, so that setEpoch takes it back before the next epoch
 		default:
@@ -140,7 +141,7 @@ func (m *Monitor) granted(epoch uint64) bool {
 	if t != nil && !t.over {
 		m.signalledLocked(epoch, true)
 	}
-	return expected || t != nil
+	return used || t != nil
 }
 
 // park waits until the lock is granted, or it is time to ask again. It returns false if ctx ended first. ttl is the

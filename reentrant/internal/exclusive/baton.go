@@ -30,6 +30,15 @@ func (st *State) leave(s machine.Step) {
 	st.s.putState(st)
 }
 
+// passOnHold passes the baton on when a hold of an owner ends in this process, which Close may have left in Redis.
+func (st *State) passOnHold(owner core.Owner) {
+	if st.s.leaves(owner) {
+		st.leave(machine.Step{Do: machine.Leave})
+		return
+	}
+	st.passOn()
+}
+
 // passOn passes the baton to the next owner in line, which takes over what Redis has for the session, such as the session's
 // place among the waiters. If no owner is in line, passOn gives the baton and the caller's reference to a clean-up in the
 // background, so that a caller whose context ended does not wait for Redis.

@@ -24,7 +24,7 @@ func (s *Room) AbandonAll() {
 		st.mu.Lock()
 		if h := st.m.Hold(); h.Owned() || h.Phase == machine.Lost {
 			st.refs++
-			left := s.core.Config.LeavesPortable && h.Owned() && core.IsPortable(h.Owner)
+			left := h.Owned() && s.leaves(h.Owner)
 			held = append(held, abandoned{st, h.Epoch, left})
 			if left {
 				s.leftHolds.Add(1)
@@ -44,6 +44,17 @@ func (s *Room) AbandonAll() {
 		x.evict(x.epoch, !x.left)
 		s.putState(x.State)
 	}
+}
+
+// leaves reports whether the session has given up its holds, but leaves those of the owner in Redis.
+func (s *Room) leaves(owner core.Owner) bool {
+	return s.LeavesHolds() && core.IsPortable(owner)
+}
+
+// LeavesHolds reports whether the session has given up its holds, and has left some in Redis, to be resumed. Nothing is given
+// back then that may be such a hold.
+func (s *Room) LeavesHolds() bool {
+	return s.core.Config.LeavesPortable && s.core.Abandoned.Load()
 }
 
 // notifyLost reports a lost hold: first to its owner, who must stop. No mutex is held.

@@ -80,11 +80,12 @@ func (st *State) resume(ctx context.Context, l *Handle, remote backend.Resumer, 
 	if s.Do == machine.Settle {
 		return nil
 	}
-	st.leave(s)
-	if err == nil {
-		err = st.abandoned()
+	if err != nil {
+		st.leave(s)
+		return err
 	}
-	return err
+	st.passOnHold(t.Owner) // taken up, in a session that has given up its holds
+	return st.abandoned()
 }
 
 // resumeOwn continues a hold of this session under a new epoch, and with the lease of l. It is called with the baton of

@@ -212,7 +212,7 @@ func (st *State) newEpoch() uint64 {
 
 // finish ends an operation of the holder, which has the given number of holds from then on, and calls got under the mutex
 // unless got is nil. It returns ErrLost if the hold was lost meanwhile: the baton has then been passed on, and it is on record
-// that the owner owes as many Unlocks as owed says.
+// that the owner owes as many Unlocks as owed says. A hold that Close has left in Redis stays there.
 func (st *State) finish(holds, owed int, got func()) error {
 	st.mu.Lock()
 	h := st.m.Hold()
@@ -220,7 +220,7 @@ func (st *State) finish(holds, owed int, got func()) error {
 		st.oweLocked(&h, owed)
 		st.disownLocked()
 		st.mu.Unlock()
-		st.passOn()
+		st.passOnHold(h.Owner)
 		return core.ErrLost
 	}
 	st.Queue.Settle(holds)
