@@ -34,7 +34,7 @@ type Head = machine.Head[core.Owner]
 // Expired reports whether the time of a timed try is up.
 func (t *Try) Expired() bool { return !t.Deadline.IsZero() && !time.Now().Before(t.Deadline) }
 
-// outlasts reports whether the call tries again after an error with which other calls end: an owner that comes back from a
+// outlasts reports whether the call tries again after an error that ends other calls: an owner that comes back from a
 // condition had the lock before, and replicas that lag are no reason to lose it.
 func (t *Try) outlasts(err error) bool {
 	return t.Holds > 0 && errors.Is(err, backend.ErrNotReplicated)
@@ -190,8 +190,8 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 }
 
 // inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
-// if the head must ask Redis. Its frames, and those of what it calls, are small: the stack of a goroutine that has waited
-// long is no longer in the processor's caches. The caller has the baton.
+// if the head must ask Redis. The stack frames of inherit and of the functions that it calls are small: the stack of a
+// goroutine that has waited long is no longer in the processor's caches. The caller has the baton.
 func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	if ctx.Err() != nil {
 		return false
@@ -274,7 +274,8 @@ func (st *State) abandoned() error {
 	return nil
 }
 
-// ask sends the attempt until Redis has replied to it, or the call has ended. An attempt that does not wait is sent once.
+// ask sends copies of the attempt until Redis has replied to one, or the call has ended. It sends one copy for a call that
+// does not wait.
 func (a *attempt) ask(ctx context.Context, t *Try) error {
 	earlier := a.last
 	p := core.Policy{
@@ -382,7 +383,8 @@ func (st *State) interrupted(ctx context.Context, last error) error {
 	return nil
 }
 
-// outwaited is interrupted for a head whose latest reply was that others come first, or that has not sent a copy yet.
+// outwaited is like interrupted, for a head that has sent no copy yet, or whose latest reply was that others come first: the
+// error for a context that has ended says so.
 func (st *State) outwaited(ctx context.Context) error {
 	err := st.interrupted(ctx, nil)
 	if err == nil || errors.Is(err, core.ErrClosed) {

@@ -115,8 +115,8 @@ func (st *State) checkCleanUp(silent time.Duration) error {
 }
 
 // evict takes the baton from the owner of a lost hold and passes it to the next owner, unless the owner of the hold is using
-// the baton itself. mayBeThere says that Redis may still have something of the epoch: if there is no next owner to take that
-// over, the session gives it back. The caller has a reference to the lock state.
+// the baton itself. mayBeThere says that Redis may still have a hold under the epoch: if there is no next owner to take that
+// hold over, the session releases it. The caller has a reference to the lock state.
 func (st *State) evict(epoch uint64, mayBeThere bool) {
 	st.mu.Lock()
 	h := st.m.Hold()

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// Cohort mode, after Dice, Marathe and Shavit's lock cohorting: the lock is the session's, and its owners hand it to
-// each other without a command. Its owner in Redis is [backend.CohortOwner] or [backend.LingeringOwner].
+// In cohort mode, after Dice, Marathe and Shavit's lock cohorting, the session has the lock, and its owners hand the lock to
+// each other without a command. In Redis the lock's owner is [backend.CohortOwner] or [backend.LingeringOwner].
 
 // A session in cohort mode takes the lock with a block of tokens, one for each owner of its turn, and the owners
 // after the first inherit it:
@@ -21,8 +21,8 @@ import (
 //	              │                                                        ▲
 //	owners        └─▶ a: 10 ──▶ b: 11 ──▶ c: 12 ──▶ a: 13 ──▶ … ──▶ x: 266 ┘
 //
-// A turn ends with the block of tokens, at its limits, when too little is left of the lease, or with the queue; then
-// the session asks Redis again, or releases.
+// A turn ends when the tokens are used up, after a number of hand-overs or a time, when too little is left of the lease,
+// or when no owner of the session waits any more. Then the session asks Redis again, or releases the lock.
 
 // ReenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
 // lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
@@ -46,8 +46,8 @@ func (h *Handle) ReenterFast(ctx context.Context) bool {
 // baton is free. Then an owner takes the baton and inherits the hold; or the time is up, another session asks for the lock,
 // or this session is closed: then stopLingering takes the baton and gives the hold back.
 
-// keepLocked lets the hold linger, if the session keeps it although none of its owners needs it, and frees the baton.
-// st.mu is held, and free if it returns true.
+// keepLocked lets the hold linger and frees the baton, and returns true, if the machine keeps the hold for the session's next
+// owner. st.mu is held, and free when keepLocked returns true.
 func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
 	closing := st.s.core.IsClosing() // set before Close looks for lingering holds: Close finds this hold, or closing is true
 	until, ok := st.m.Linger(&st.s.options, age, closing)
@@ -62,8 +62,8 @@ func (st *State) keepLocked(ctx context.Context, age time.Duration) bool {
 	return true
 }
 
-// startDismissal reports whether the hold lingers and no clean-up is on its way to it. If so, the caller has the Cleaner call
-// stopLingering, and gives it a reference to the lock state.
+// startDismissal reports whether the hold lingers and no call of stopLingering for it is pending. If so, the caller must have
+// the Cleaner call stopLingering, and take a reference to the lock state for that call.
 func (st *State) startDismissal() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -84,8 +84,8 @@ func (st *State) stopLingering() {
 	st.s.putState(st)
 }
 
-// noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no clean-up
-// is on its way to it: the caller then sends one, as after startDismissal.
+// noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no call of
+// stopLingering for it is pending. Then the caller must do what it does after startDismissal.
 func (st *State) noteWanted(epoch uint64) (dismissed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -23,7 +23,7 @@ type Handle struct {
 	lastState  atomic.Pointer[State] // the lock state of the last hold got by this handle: a hint for getState and ownState
 }
 
-// NotifierOf returns the notifier of an owner's hold; nil if it has none.
+// NotifierOf returns the notifier of the loss of an owner's hold, nil if the owner has no hold that can be trusted.
 func (h *Handle) NotifierOf(owner core.Owner) (notifier *core.LossNotifier) {
 	h.inHold(owner, func(st *State) {
 		if st.info.notifier == nil {
@@ -75,8 +75,8 @@ func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	return Hold{}, core.ErrNotHeld
 }
 
-// Shorten shortens the trust in the hold with an epoch to the rest of its lease in Redis, which the reply to a command sent
-// at the given time reported as ttl.
+// Shorten makes the session trust the hold with an epoch no longer than its lease in Redis lasts: ttl is the rest of the
+// lease by the reply to a command that was sent at the given time.
 func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	h.WithState(func(st *State) {
 		st.checked(ownershipCheck{s: st.s, remote: st.remote, name: st.name, epoch: epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})

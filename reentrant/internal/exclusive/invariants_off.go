@@ -2,5 +2,5 @@
 
 package exclusive
 
-// invariants says that a lock state without references is checked for being idle.
+// invariants says whether putState checks that a lock state without references is idle.
 const invariants = false

@@ -88,8 +88,8 @@ func (st *State) carryOutLoss(s machine.Step) {
 	h.notifyLoss()
 }
 
-// recordLossLocked records that the hold is lost, before any call can return ErrLost. The caller calls notifyLoss without
-// the mutex. st.mu is held.
+// recordLossLocked records that the hold is lost, before any call can return ErrLost. st.mu is held. The caller calls
+// notifyLoss once it has unlocked st.mu.
 func (st *State) recordLossLocked(h *Hold, why string) {
 	st.holder.Store(0)
 	if h.notifier != nil {

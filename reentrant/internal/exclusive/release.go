@@ -27,8 +27,8 @@ func (st *State) oweLocked(h *machine.Hold[core.Owner], holds int) {
 // UnlockAs gives up one hold of an owner.
 func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	if st, age := h.ownState(core.GoroutineOf(owner)); st != nil {
-		// The hold has a reference until the last Unlock. An Unlock that is not the last needs no command in cohort mode. Any
-		// other one begins an operation, and this call has the baton until unlock or exit passes it on.
+		// The hold has a reference until the last Unlock. In cohort mode an Unlock that is not the last needs no command. Every
+		// other Unlock begins an operation, and this call has the baton until unlock or exit passes it on.
 		cohort, left, ok := st.cohort.Load(), 0, false
 		if cohort {
 			left, ok = st.Queue.ExitOrBegin(owner)
@@ -54,8 +54,8 @@ func (h *Handle) UnlockAs(ctx context.Context, owner core.Owner) error {
 	})
 }
 
-// holding calls f with the baton of an owner's hold. If the owner has no hold, holding returns ErrLost if lost reports that it
-// has lost one, and otherwise ErrNotHeld.
+// holding calls f with the baton of an owner's hold. If the owner has no hold, holding returns ErrLost if the function lost
+// reports that the owner has lost one, and otherwise ErrNotHeld.
 func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st *State, holds int) error) error {
 	if st := h.Room.findState(h.Name); st != nil {
 		defer h.Room.putState(st)
@@ -71,8 +71,9 @@ func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st
 	return core.ErrNotHeld
 }
 
-// ForgoAs lets others have the lock as soon as an owner unlocks, if the owner has one hold: for a call that takes the lock,
-// and gives it back because it did not get another lock. If the owner had the lock before, its hold lasts as long as it must.
+// ForgoAs lets others have the lock as soon as an owner unlocks, without regard to AtLeast, if the owner holds it once. It is for
+// a call that takes the lock, and gives it back because it did not get another lock. If the owner had the lock before that
+// call, AtLeast stays in force.
 func (h *Handle) ForgoAs(owner core.Owner) {
 	if h.AtLeast == 0 {
 		return
@@ -86,7 +87,8 @@ func (h *Handle) ForgoAs(owner core.Owner) {
 	})
 }
 
-// takeOwed is the function lost of holding for an Unlock: it also counts that Unlock as one of those that the owner owes.
+// takeOwed reports whether an owner has lost a hold that it has not unlocked since. If so, the Unlock that calls takeOwed (as
+// the function lost of holding) counts as one of the Unlocks that the owner owes.
 func (h *Handle) takeOwed(owner core.Owner) bool {
 	return h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0
 }
@@ -105,7 +107,7 @@ func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 // unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
 // takes the lock over in Redis with its own first command. The next owner becomes the holder under the same mutex, so its
 // events come after those of this hold. unlock is called with the baton, and has passed it on when it returns. age is the
-// session's age when Unlock began: the lease had to be trusted up to then. Like those of inherit, its frames are small.
+// session's age when Unlock began: the lease had to be trusted up to then. Its stack frames are small, as in inherit.
 func (st *State) unlock(ctx context.Context, age time.Duration) error {
 	st.mu.Lock()
 	switch {
@@ -126,8 +128,8 @@ func (st *State) unlock(ctx context.Context, age time.Duration) error {
 	return st.endHold(ctx, age)
 }
 
-// endHold is unlock for a lock that no other owner of this session waits for and that does not linger, or a hold that
-// cannot be trusted any more. st.mu is held, and free when it returns.
+// endHold is the last part of unlock, for a lock that no other owner of this session waits for and that does not linger, or
+// for a hold that cannot be trusted any more. st.mu is held, and free when endHold returns.
 func (st *State) endHold(ctx context.Context, age time.Duration) error {
 	at := st.moment(age)
 	h := st.holdLocked()
@@ -155,8 +157,8 @@ func (st *State) endHold(ctx context.Context, age time.Duration) error {
 	return err
 }
 
-// leaveBehind is unlock for a session that does not wait for Redis ([Config.AsyncUnlock]): a goroutine of the session gets the
-// hold, the baton and the reference, as the next owner would. st.mu is held, and free when it returns.
+// leaveBehind is the last part of unlock in a session that does not wait for Redis ([Config.AsyncUnlock]): a new goroutine gets
+// the hold, the baton and the reference, as the next owner would. st.mu is held, and free when leaveBehind returns.
 func (st *State) leaveBehind(ctx context.Context) {
 	h := st.holdLocked()
 	st.m.HandOver()
@@ -166,8 +168,8 @@ func (st *State) leaveBehind(ctx context.Context) {
 	go st.giveBack(ctx, &h)
 }
 
-// giveBack hands the hold that leaveBehind left to it to an owner that came meanwhile, or releases the hold. It has the baton
-// and a reference, and has passed both on when it returns.
+// giveBack goes on after leaveBehind: it hands the hold to an owner that came meanwhile, or releases the hold. It has the
+// baton and a reference, and has passed both on when it returns.
 func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.mu.Lock()
 	if st.Queue.Len() > 0 && st.Queue.Pass() {
@@ -235,7 +237,7 @@ type release struct {
 	remote backend.Remote
 	req    backend.ReleaseRequest
 	tries  int
-	freed  bool  // the lock is free, and its record as the request's Prior said
+	freed  bool  // Redis found the lock as the request's Prior said, and freed it
 	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
 	last   error // the error of the latest try, marked as of unknown outcome if the error of an earlier try was
 }
@@ -285,8 +287,8 @@ func (r release) finish(until time.Time) {
 	}
 }
 
-// ReleaseOrphan releases what an epoch has of a lock. It needs no baton, since a release touches no newer epoch. One try
-// is enough: if the release fails, the hold expires.
+// ReleaseOrphan releases what Redis has of a lock under an epoch. It needs no baton, since a release touches no newer epoch.
+// One try is enough: if the release fails, the hold expires.
 func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
 	defer cancel()

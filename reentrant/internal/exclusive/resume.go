@@ -209,8 +209,9 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	return nil // taken up, in a session that has given up its holds
 }
 
-// replace carries out the step Replace: the owner's hold goes on under a new epoch. If it is another hold, the old hold is
-// lost, and the owner has the hold count that Redis has. st.mu is held, and free when replace returns.
+// replace carries out the step Replace: the owner's hold goes on under a new epoch. If Redis had another hold of the owner than
+// this session, the old hold is lost, and the owner has the hold count that Redis has. st.mu is held, and free when replace
+// returns.
 func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 	st, s := r.st, r.step
 	lost := s.Why != ""
@@ -232,7 +233,7 @@ func (r *resumption) replace(old *Hold, note string, abandoned bool) {
 }
 
 // Another session can take up a hold of a portable owner. This session then gets a message, and asks Redis, since any client
-// that may publish can send such a message. A renewal would find the loss too, but a hold with a fixed lease has none: it
+// that may publish can send such a message. A renewal would find the loss too, but a fixed lease is not renewed: the hold
 // would be trusted to its end, and no owner here could have the lock. So the session also asks Redis when the message may
 // have been lost with the channel, or have overtaken the reply that granted the hold, and again a heartbeat later if there is
 // no reply.

@@ -112,7 +112,7 @@ func (s *Room) holderOf(name string, remote backend.Remote, limit time.Duration)
 	return s.core.AskForHolder(context.Background(), remote, limit)
 }
 
-// Holder is holderOf for the lock of the handle.
+// Holder returns who has the handle's lock: an owner of this session, or the holder that the server names within limit.
 func (h *Handle) Holder(limit time.Duration) core.Sighting {
 	return h.Room.holderOf(h.Name, h.Remote, limit)
 }

@@ -37,7 +37,7 @@ type State struct {
 
 	Queue localqueue.Queue[core.Owner]
 
-	refs int32 // s.mu: one for the hold, for each caller inside and for each clean-up
+	refs int32 // guarded by s.mu: one for the hold, one for each caller inside and one for each clean-up
 
 	watched    atomic.Bool   // the hold may have a wantedChannel. Written under mu
 	cohort     atomic.Bool   // the goroutine in holder has the lock in cohort mode. Written under mu before holder
@@ -48,7 +48,7 @@ type State struct {
 	holder     atomic.Int64
 	trustUntil atomic.Int64 // the session's age, in nanoseconds, up to which the lease is trusted. Written under mu with the lease
 
-	mu            sync.Mutex // guards what follows, up to the fields for the baton; taken after s.mu and before the queue's own
+	mu            sync.Mutex // guards what follows, up to the fields for the baton; locked after s.mu, before the queue's mutex
 	info          holdInfo   // about the machine's hold, while an owner has it
 	m             machine.Machine[core.Owner]
 	tickets       condition.Tickets
@@ -107,8 +107,8 @@ func (s *Room) with(name string, f func(*State)) bool {
 }
 
 // newStateLocked returns a spare lock state or a new one. The best spare is the one that served this lock before: it knows
-// how the lock was left in Redis, and until when a copy may be under way. Otherwise it is the one that has been spare for
-// longest, once there is no room for more. s.mu is held.
+// how the lock was left in Redis, and until when a copy may be under way. If there is none, newStateLocked makes a new lock
+// state while there is room for more spares, and else takes the one that has been spare for longest. s.mu is held.
 func (s *Room) newStateLocked(l *Handle) *State {
 	i := len(s.spares) - 1
 	for i >= 0 && s.spares[i].name != l.Name {

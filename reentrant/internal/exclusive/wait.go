@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// SignalAs wakes waiters of a condition, for its holder.
+// SignalAs wakes waiters of a condition, for the owner that holds the lock.
 func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition string, all bool) error {
 	return h.holding(owner, h.lost, func(st *State, holds int) error {
 		remote := st.remote.(backend.Conditions)
@@ -44,7 +44,7 @@ func (h *Handle) SignalAs(ctx context.Context, owner core.Owner, condition strin
 	})
 }
 
-// AwaitAs waits for a condition, for its holder.
+// AwaitAs waits for a condition, for the owner that holds the lock.
 func (h *Handle) AwaitAs(ctx context.Context, owner core.Owner, name string, limit time.Time) (signalled bool, err error) {
 	err = h.holding(owner, h.lost, func(st *State, holds int) (err error) {
 		if st.s.core.IsClosing() { // no owner could come back, so none may leave
