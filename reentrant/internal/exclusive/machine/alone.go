@@ -6,9 +6,9 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A session without cohorts, but with the option to linger, keeps a lock that no other session has waited for lately. The head
-// then asks for the lock as the session's, with a block of tokens and a short lease, as long as that of a grant. After an
-// unlock the hold is idle, and the next owner inherits it. The times of such an epoch:
+// A session without cohorts, but with the option to linger, keeps a lock alone if no other session has waited for it lately.
+// The head then asks for the lock in the session's name, with a block of tokens and a short lease, as long as that of a grant.
+// After an unlock the hold is idle, and the next owner inherits it. The times of a hold that is kept alone:
 //
 //	sent ─── no copy later ─── renewed, if held ─── idle no longer ─── until ── Redis may give it away
 //	 │◀── a third of it ──▶│                          │
@@ -17,19 +17,19 @@ import (
 //
 // The first renewal is for an owner that needs the lock for longer, and asks for the full lease. The renewal must be the last
 // command to set the lease in Redis: a copy of the attempt that came later would shorten the lease that the session trusts.
-// So the renewal is sent when Redis refuses such copies. If it must be sent sooner, since a clock has jumped, the session
+// So the renewal is sent only once Redis refuses such copies. If it must be sent sooner, since a clock has jumped, the session
 // trusts no more than a short lease after that renewal, which is what a late copy would leave; a later renewal gives it the
 // full lease. No renewal ever asks for the short lease, since a late copy of it would shorten the next lease: an idle hold is
 // not renewed, and a hold that was renewed is not kept. If this process dies, other sessions wait for an idle hold no longer
 // than for a short lease.
 
 // aloneAfter is how often in a row a session must have had the lock, with no other session waiting, before it keeps the lock.
-// To keep it in vain costs a command and two messages, as much as a hold of the usual kind saves; if two sessions come at
-// random, a session has the lock three times in a row in one of eight cases. maxWary is how often the number doubles at most:
-// it does each time that another session asks for the lock before it has paid to keep it.
+// Keeping it in vain costs a command and two messages, about as much as one inherited hold saves; if two sessions come at
+// random, a session has the lock three times in a row in one of eight cases. The number that is needed doubles each time that
+// another session asks for the lock before keeping it has paid, but at most maxWary times.
 const aloneAfter, maxWary = 3, 6
 
-// needs returns how often in a row the session must have had the lock before it keeps it, as judge has set that by now.
+// needs returns how often in a row the session must now have had the lock before it keeps the lock. judge changes the number.
 func (m *Machine[K]) needs() uint8 { return aloneAfter << m.wary }
 
 // judge notes whether it has paid to keep a hold, when the hold ends or another session asks for it (asked). It has paid if

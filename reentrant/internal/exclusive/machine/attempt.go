@@ -185,8 +185,8 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 		req.Owner, req.Holds, req.Tokens = at.CohortOwner, 1, at.Block
 	}
 	if m.hold.alone {
-		// From GrantTTL Redis knows how long the record must outlive a renewal. A grant to a waiter would last as long, even
-		// if this process had ended. So this attempt takes no place among the waiters.
+		// From GrantTTL Redis knows how long the record must outlive a renewal. If this attempt waited, a grant to it would
+		// last as long, even if this process had ended. So the attempt takes no place among the waiters.
 		req.GrantTTL = at.Lease
 	}
 	return req
@@ -290,7 +290,7 @@ type Failure struct {
 }
 
 // Unanswered handles a copy without a reply. If the step is Pause, the driver decides for how long. The next copy asks for a
-// full lease: another server may answer it, on which less is left of the hold's last lease, and perhaps little.
+// full lease, and not to keep the last one (keepTTL): on the server that answers, little of the last lease may be left.
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
 		m.unreleased = true
@@ -360,7 +360,7 @@ func (m *Machine[K]) Woken(at *Moment) Step {
 	return m.settle(at, g.first, g.last, l)
 }
 
-// again returns the step for which the driver sends the next copy.
+// again returns the step that makes the driver send the next copy.
 func (m *Machine[K]) again() Step {
 	if m.phase == Begun {
 		return Step{Do: AskAnew}

@@ -7,7 +7,7 @@ import (
 )
 
 // CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
-// the given age: the hold must have lasted as long as it must, and its lease must be trusted. If so, the driver passes the
+// the given age: the hold must have lasted for its AtLeast, and its lease must be trusted. If so, the driver passes the
 // baton without unlocking the mutex in between. HandOver follows if an owner took the baton, or if the hold is left to a
 // clean-up; otherwise Linger or Exit follows.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
@@ -86,8 +86,8 @@ func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 	return at.time(m.doubtUntil)
 }
 
-// Released handles the end of a release. done says that Redis has nothing of the session any more, freed that the lock is
-// free and its record as the request's Prior says. If not done, the next head takes over what may be left.
+// Released handles the end of a release. done says that Redis has nothing of the session any more, freed that Redis found the
+// lock as the request's Prior said, and freed it. If not done, the next head takes over what may be left.
 func (m *Machine[K]) Released(done, freed bool) {
 	prior := m.prior
 	if !done || !freed && !m.hold.alone {

@@ -203,7 +203,7 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 	return s
 }
 
-// Wanted handles a report that another session waits for the hold with this epoch. It is true of an earlier hold too.
+// Wanted handles a report that another session waits for the hold with this epoch. The report is true of earlier holds too.
 func (m *Machine[K]) Wanted(epoch uint64) Step {
 	if m.hold.alone && m.wanted < m.hold.epoch && m.hold.epoch <= epoch {
 		m.judge(true)
