@@ -13,11 +13,11 @@ import (
 // context may be the caller's code. The local queue keeps it for the admission, which may be another goroutine's work.
 type sharedCall struct {
 	ctx   context.Context
-	owner core.Owner // of permits: the queue of an RWLock knows the owner
+	owner core.Owner // used for permits: the queue of an RWLock knows the owner itself
 	begun time.Time
 }
 
-// callOf returns the call for its events; nil in a session that reports none.
+// callOf returns what the events of a call say about the call; nil in a session that reports no events.
 func (h *Handle) callOf(ctx context.Context, begun time.Time) *sharedCall {
 	if !h.Session.Reporting {
 		return nil
@@ -51,8 +51,8 @@ func (a *alarm) leaveLocked(call *sharedCall, exit func()) {
 	a.leaving = nil
 }
 
-// event returns the event of a change, without what only one kind of name has. admitted is the call that was admitted, if
-// one was. The queue's mutex is held.
+// event returns the event of a change, without the fields that only read-write locks or only semaphores have. admitted is the
+// call that was admitted, if one was. The queue's mutex is held.
 func (a *alarm) event(o sharedqueue.Outcome, admitted any) (context.Context, core.Event) {
 	e := core.Event{Kind: core.EventReleased, Lock: a.name}
 	switch o {
@@ -64,14 +64,14 @@ func (a *alarm) event(o sharedqueue.Outcome, admitted any) (context.Context, cor
 	call, ok := admitted.(*sharedCall)
 	if ok {
 		e.Wait = time.Since(call.begun)
-	} else { // also of a writer that goes on as a reader
+	} else { // a call gives up holds, or a writer goes on as a reader
 		call = a.leaving
 	}
 	e.Owner = call.owner
 	return call.ctx, e
 }
 
-// changed reports a change of a read-write lock. Its queue calls it, with its mutex held.
+// changed reports a change of a read-write lock. The queue calls changed with the queue's mutex held.
 func (t *rwTier) changed(c sharedqueue.Change[core.Owner]) {
 	ctx, e := t.event(c.Outcome, c.Call)
 	e.Mode, e.Owner, e.Token = modeOf(c.Mode), c.Owner, backend.Token(c.Token)
@@ -103,7 +103,7 @@ func modeOf(mode sharedqueue.Mode) core.Mode {
 	return core.ModeRead
 }
 
-// changed reports that permits were taken or given back. The queue calls it, with its mutex held.
+// changed reports that permits were taken or given back. The queue calls changed with the queue's mutex held.
 func (t *permitTier) changed(c sharedqueue.Change[struct{}]) {
 	ctx, e := t.event(c.Outcome, c.Call)
 	e.Mode, e.Permits = core.ModePermits, c.Permits

@@ -19,7 +19,7 @@ type noted struct {
 	text    string
 	owner   core.Owner
 	permits int         // of a semaphore: how many are left of the permits that the call took
-	call    *PermitCall // that took them
+	call    *PermitCall // of a semaphore: the call that took the permits
 }
 
 // add adds the note of a user that came in.

@@ -144,8 +144,8 @@ func (l RWLock) newTier() share.Tier {
 	return q
 }
 
-// Keep lowers the units to the given number or, if more are in use, to those. It returns how many are left, and the last
-// token used.
+// Keep lowers the units to the given number or, if more are in use, to the number in use. It returns how many are left, and
+// the last token used.
 func (t *rwTier) Keep(units int) (int, backend.Token) {
 	kept, used := t.RW.Keep(units)
 	return kept, backend.Token(used)
@@ -193,7 +193,7 @@ func (g Grant) LossNotifier(owner core.Owner) *core.LossNotifier {
 	return q.notifierLocked()
 }
 
-// LossNotifier returns the loss notifier of an owner's holds, nil if it has none.
+// LossNotifier returns the loss notifier of an owner's holds, nil if the owner has no holds.
 func (l RWLock) LossNotifier(owner core.Owner) *core.LossNotifier {
 	n := l.Find()
 	if n == nil {
@@ -238,7 +238,7 @@ func (l RWLock) lostOr(owner core.Owner, other error) error {
 	return other
 }
 
-// Version returns the version of an owner that reads.
+// Version returns the version of an owner that reads: one more than the token of the last write before it began to read.
 func (l RWLock) Version(owner core.Owner) (backend.Token, error) {
 	_, writes, _, err := l.HoldsOf(owner)
 	n := l.Find()

@@ -13,7 +13,7 @@ import (
 // A Semaphore is the handle of a semaphore.
 type Semaphore struct{ *Handle }
 
-// Take goes through the local queue for n permits of a semaphore that has limit.
+// Take goes through the local queue for n permits of a semaphore that has limit permits in all.
 func (s Semaphore) Take(ctx context.Context, n, limit int, t Try) (c *PermitCall, ok bool, err error) {
 	x, err := s.join(s.newTier)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s Semaphore) newTier() share.Tier {
 	return q
 }
 
-// Keep lowers the units to the given number or, if more permits are in use, to those. It returns how many are left.
+// Keep lowers the units to the given number or, if more permits are in use, to the number in use. It returns how many are left.
 func (t *permitTier) Keep(units int) (int, backend.Token) { return t.Permits.Keep(units), 0 }
 
 // Rest reports whether no permit is in use and no caller is in line, and none was admitted since the last call.
@@ -121,7 +121,7 @@ func (t *permitTier) release(call *sharedCall, owner core.Owner, n int, c *Permi
 	}
 	if lost < n {
 		t.leaveLocked(call, func() { _, look = t.Exit(n - lost) })
-		look = look || t.InUse() == 0 // idle permits go back at once
+		look = look || t.InUse() == 0 // idle permits go back to the server now
 		t.endNotesLocked(owner, n-lost, c)
 	}
 	if lost > 0 {
@@ -164,7 +164,7 @@ func (c *PermitCall) LossNotifier() *core.LossNotifier {
 	return c.notifierLocked()
 }
 
-// Wanted returns the channel of Wanted for the call's permits. It is not closed after Forget.
+// Wanted returns the channel of reentrant.Semaphore.Wanted for the call's permits. After Forget the channel is not closed.
 func (c *PermitCall) Wanted() <-chan struct{} {
 	c.name.Check()
 	c.mu.Lock()

@@ -140,8 +140,9 @@ func (l RWLock) lineUp(call *sharedCall, owner core.Owner) *writerTry {
 	return p
 }
 
-// Return waits until the owner of a wait has the write side, and restores the holds that it gave up. After an error
-// it has none of them. The owner had them before, so replicas that lag are no reason to lose them.
+// Return waits until the owner has the write side, and restores the holds that the owner gave up for the wait. After an error
+// the owner has none of them. Return tries again if replicas lag: the owner had the holds before, and must not lose them for
+// that reason.
 func (w *writerWait) Return(over context.Context, signalled, _ bool) error {
 	l := w.l
 	w.m.End(w.Ticket, signalled)
