@@ -176,16 +176,15 @@ func (n *Name) run() {
 // Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
 // unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
 // have the units, or if no command was needed because owners of this session have them. A reply about anything else, such
-// as what the session gave back, counts for nothing. While the claim waits at the server, and until another copy of it is
-// sent, that counts as such a reply, also for users who came in behind the one for whom the claim was made.
+// as what the session gave back, counts for nothing. A claim that waits at the server counts as a reply while no copy of the
+// claim is under way, also for users who came in behind the one for whom the claim was made.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unheardLocked(since, n.denied)
 }
 
-// Interrupted returns the error of a wait that began at since and that its context ended, as Unheard does, but any reply to a
-// claim counts.
+// Interrupted is like Unheard, for a wait that the end of its context ended: any reply to a claim since then counts.
 func (n *Name) Interrupted(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

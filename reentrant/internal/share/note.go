@@ -9,7 +9,7 @@ type note struct {
 	text    string
 	doubt   bool // the server may have another note
 	epoch   uint64
-	units   int // that the session had at the latest look: if it has more now, the server has forgotten the note
+	units   int // how many units the session had at the latest look: if it has more now, the server has forgotten the note
 }
 
 // NoteChanged sends the note of the users inside, which has changed, in the background.
