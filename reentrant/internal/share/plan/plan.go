@@ -133,8 +133,8 @@ func (p *Plan) overtake(st sharedqueue.State, at *Moment) *demand {
 	if p.contended {
 		keep = min(keep, st.InUse)
 	}
-	// All local waiters have left, or another session waits, or a try comes after one that had no reply: what the server
-	// would repeat may no longer be so.
+	// All local waiters have left, or another session waits, or a try comes after one that had no reply: the reply that the
+	// server would give again may be out of date.
 	if st.Head == 0 || keep < c.keep || c.try && c.tries > 0 {
 		return p.demandOrKept(st, keep)
 	}
@@ -194,9 +194,9 @@ func (p *Plan) servedMeanwhile(c *claim, st sharedqueue.State, at *Moment) bool 
 		!at.Now.Before(c.resendAt) && at.Now.Before(p.patience(at, st))
 }
 
-// askForPermits returns the demand of a semaphore's head. With its share of the permits a session leaves the head to its own
-// users at first, which most often release one soon. If they always do, the session asks once per heartbeat: the server does
-// not report that permits are free, nor that other sessions keep some which they do not use.
+// askForPermits returns the demand of a semaphore's head. In a session that has its share of the permits, the head at first
+// waits for the session's own users, which most often release a permit soon. Even if they always do, the session asks once per
+// heartbeat: the server does not report that permits are free, nor that other sessions keep permits which they do not use.
 func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	d, patience := p.demandOf(st, p.units), p.patience(at, st)
 	if d == nil || p.units < p.share || !at.Now.Before(patience) {
@@ -225,7 +225,7 @@ func (p *Plan) patience(at *Moment, st sharedqueue.State) time.Time {
 	return at.Opened.Add(st.Since + 2*wait)
 }
 
-// probe asks whether the other session, for which the head is held back, still waits: at once if the head makes only
+// probe asks whether the other session, for which the head is held back, still waits: immediately if the head makes only
 // one attempt, otherwise once per heartbeat.
 func (p *Plan) probe(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	if p.kind == backend.ReadWrite && p.units != 1 {

@@ -31,8 +31,8 @@ func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
 // A Failure says what is known of a copy that failed.
 type Failure struct {
 	Refused      bool // the server refused, and would refuse another copy
-	Unreplicated bool // and the server has carried it out
-	WrongKind    bool // and the name has another kind at the server
+	Unreplicated bool // the server refused after it had carried the copy out, since its replicas lag
+	WrongKind    bool // the server refused because the name has another kind there
 }
 
 // Failed handles the failure of a copy of the claim under way (see Awaits): the server did not reply, or refused.

@@ -26,13 +26,13 @@ type Tier interface {
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
-	// NoteWaiter says that the session for which Ask was called waits, and does not only try. This counts until the given
-	// time: the server sends no message when that session gets what another gives back.
+	// NoteWaiter says that the session for which Ask was called waits, and does not only try. The tier believes so up to the
+	// given time: the server sends no message when that session gets units from another one.
 	NoteWaiter(until time.Duration)
 	// NotePlaced says that the first user in line waits at the server.
 	NotePlaced()
-	// Keep lowers the units to the given number or, if more are in use, to those, and returns how many are left. used
-	// is the last token that was used, 0 if none is known.
+	// Keep lowers the units to the given number or, if more are in use, to the number in use, and returns how many are left.
+	// used is the last token that was used, 0 if none is known.
 	Keep(units int) (kept int, used backend.Token)
 	// Lose takes the units from all users. The caller calls the returned function without any mutex; it notifies the
 	// users.
@@ -271,8 +271,9 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 	p.askTier(at)
 }
 
-// askTier has the tier keep keepAtMost units while another session waits. For the first turns it may keep its base, if that
-// is more: all but one of the session's share. What the other session lacks then comes from sessions that have more.
+// askTier has the tier keep keepAtMost units while another session waits. For the first baseTurns turns the tier may keep the
+// session's base, if that is more: all but one of the session's share. What the other session then lacks comes from sessions
+// that have more.
 func (p *Plan) askTier(at *Moment) {
 	keep := p.keepAtMost
 	p.base = keep < p.share-1 && !p.lowered && at.Now.Before(p.turnEnd.Add(baseTurns*at.Turn))
@@ -306,10 +307,10 @@ func (p *Plan) noteWaiter(at *Moment) {
 // turnAdmissions is how many of its callers a session admits while another session waits.
 const turnAdmissions = 64
 
-// Numbers of turns of a semaphore's session.
+// Times of a semaphore, in turns.
 const (
-	baseTurns   = 15 // after its own, in which it keeps all but one of its share in use although another session waits
-	longestPace = 10 // up to which its users are said to release their permits often
+	baseTurns   = 15 // for how long after its own turn a session keeps its base (see askTier) although another session waits
+	longestPace = 10 // the longest pace of a session's users for which its head waits (see patience)
 )
 
 // extend sets the lease of the units, unless the present one is longer. Trust that has ended begins anew if the users still
