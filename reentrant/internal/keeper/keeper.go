@@ -1,6 +1,6 @@
 // Package keeper maintains the leases of a session, those of locks and those of shared names: it renews them every third
-// of their length, all that are due in one batch, and has each looked at when it can no longer be trusted, whatever is in
-// flight.
+// of their length, all that are due in one batch, and has each lease looked at when it can no longer be trusted, even while a
+// batch is under way.
 package keeper
 
 import (
@@ -27,7 +27,7 @@ type Keeper struct {
 	// Both as the session's age in nanoseconds. wakes is when the next survey begins by itself. During a survey wakes is
 	// never, so that a lease that comes too late for this survey causes another one.
 	wakes     atomic.Int64 // written by run
-	refreshed atomic.Int64 // leases that began before are renewed at once
+	refreshed atomic.Int64 // leases that began before this moment are renewed as soon as possible
 }
 
 const never = math.MaxInt64

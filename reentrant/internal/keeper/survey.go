@@ -25,7 +25,7 @@ type Holder interface {
 type Survey struct {
 	Now       time.Time
 	Ahead     time.Duration // how far the wall clock is ahead of the monotonic one
-	Renewing  bool          // a batch is under way. A survey follows its replies, and there is no other batch before that
+	Renewing  bool          // a batch is under way: another one begins only after its replies, which are followed by a survey
 	Refreshed time.Time     // leases that began before this moment are renewed immediately: there may be another server since
 
 	wake     time.Time         // when the next survey begins
