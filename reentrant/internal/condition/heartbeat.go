@@ -19,7 +19,7 @@ import (
 type heartbeat struct {
 	core  *core.Session
 	nudge chan struct{} // 1-buffered: there is a ticket again
-	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may be lost
+	again chan struct{} // 1-buffered: the channel to the backend was reopened, so messages may have been lost
 	quit  chan struct{}
 	done  sync.WaitGroup
 
@@ -52,7 +52,7 @@ func (h *heartbeat) add(t *Ticket) {
 	}
 }
 
-// beatNow has the next beat sent at once: its reply reports signals whose messages were lost with the channel.
+// beatNow has the next beat sent immediately: the reply reports signals whose messages were lost with the channel.
 func (h *heartbeat) beatNow() {
 	select {
 	case h.again <- struct{}{}:
@@ -123,8 +123,8 @@ type group struct {
 	name   string
 }
 
-// beat sends one command for each condition, or more if it has many tickets. They are sent together, so that one without
-// a reply does not delay the others.
+// beat sends one command for each condition, or more for a condition with many tickets. The commands are sent together, so
+// that one without a reply does not delay the others.
 func (h *heartbeat) beat() {
 	limit := min(h.core.Config.CommandTimeout, h.core.Config.Heartbeat)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

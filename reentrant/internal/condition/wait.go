@@ -10,7 +10,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// A Waiter is an owner that waits for a condition, with the lock that it has.
+// A Waiter is an owner that waits for a condition of a lock that it holds. After the end of over, the context that overtime
+// returns, the owner no longer tries to come back from its wait.
 type Waiter interface {
 	// Leave takes the ticket at the server, and gives up the holds. After an error the holds are unchanged, or lost.
 	Leave(ctx, over context.Context, limit time.Time) error
