@@ -49,7 +49,7 @@ func (n *Node[T]) Drain() {
 }
 
 // TakeTurn decides for a goroutine that stops waiting. It returns false if n is in line: the goroutine may leave.
-// Otherwise n was granted its turn, also if the goroutine stopped for another reason, and no value of it stays behind.
+// Otherwise n was granted its turn, also if the goroutine stopped for another reason, and TakeTurn empties n's channel.
 func (n *Node[T]) TakeTurn() bool {
 	if n.prev != nil {
 		return false

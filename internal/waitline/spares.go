@@ -25,8 +25,8 @@ func (s *Spares[T]) Take() *Node[T] {
 	return w
 }
 
-// Keep keeps w for a later waiter. Its goroutine must have ended its wait, or the channel would have two receivers. The
-// caller clears its Value first, or what that refers to would be kept alive.
+// Keep keeps w for a later waiter. The goroutine that waited with w must have stopped, or w's channel would have two
+// receivers. The caller clears w's Value first, or w would keep alive what the Value refers to.
 func (s *Spares[T]) Keep(w *Node[T]) {
 	if s.Len == MaxSpares {
 		return
