@@ -60,11 +60,11 @@ func (s *Session) Apart(limit time.Duration) (ctx context.Context, sent time.Tim
 // A Policy says how often, for how long and for whom a command is repeated. The zero Policy repeats it until the caller's
 // context ends.
 type Policy struct {
-	Stop    func(last error) error            // before each copy: the error that ends the Repeat; nil: that of an ended context
+	Stop    func(last error) error            // called before each copy: its error ends the Repeat; nil: only the end of ctx does
 	Insists func(refusal error) bool          // whether the command is repeated although the server refused it; nil: never
 	Limit   func(sent time.Time) time.Time    // the time limit of a copy; nil: that of every command
 	Shorten func(time.Duration) time.Duration // returns what is left of a pause; nil: all of it
-	Until   time.Time                         // no pause lasts to this moment; zero: no limit
+	Until   time.Time                         // a pause that would last to this moment ends the Repeat; zero: no limit
 	Room    time.Duration                     // how long before Until a pause must end
 	Tries   int                               // the most copies; 0: any number
 	Closing <-chan struct{}                   // ends a pause; nil: never

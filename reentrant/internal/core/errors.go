@@ -121,9 +121,9 @@ func (o *outwaited) Unwrap() error { return o.err }
 // text.
 func Outwaited(ctx context.Context, behind string) error { return &outwaited{behind, endOf(ctx)} }
 
-// BehindWhom returns who had what the call waited for, if err is the end of its context in a wait behind others, and why the
-// wait ended. near returns the holders of this session. If there are none, far asks the server, unless a look of a moment ago
-// has the answer. It does not ask for a call that was cancelled, whose caller has left.
+// BehindWhom returns who had what a call waited for, and why its context ended, if err is an error of Outwaited; otherwise it
+// returns err. near returns the holders of this session. If there are none, far asks the server, unless a look of a moment ago
+// has the answer. far is not called for a call that was cancelled, since its caller has left.
 func (s *Session) BehindWhom(err error, name string, shared bool, near func() []Holder, far func(limit time.Duration) Sighting) ([]Holder, error) {
 	o, ok := err.(*outwaited) //nolint:errorlint // within another error it is not all that happened
 	if !ok {

@@ -93,7 +93,7 @@ type Event struct {
 	Held      time.Duration
 	HandedOff bool
 	Permits   int                  // with ModePermits: how many
-	Holders   []Holder             // with EventWaitingLong, as all fields below but Err
+	Holders   []Holder             // with EventWaitingLong, as State, Shared and OfParent
 	State     *backend.State       // of a Lock
 	Shared    *backend.SharedState // of an RWLock or a Semaphore
 	OfParent  bool

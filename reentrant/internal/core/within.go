@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A Running is a Do that has not returned. Its context carries its owner, if that is a goroutine, for questions about its
-// holds: the goroutines that fn starts can ask them too. It carries no right to unlock.
+// A Running is a Do that has not returned. If its owner is a goroutine, the context that Do passes to fn carries the Running:
+// so the goroutines that fn starts can ask about the owner's holds too, but they have no right to unlock.
 type Running struct {
 	names []Bound // of the locks that it holds
 	owner Owner
@@ -32,7 +32,7 @@ func RunningIn(ctx context.Context) *Running {
 	return r
 }
 
-// Inside returns the context of a Do by ctx's owner, and a function to be called when it returns.
+// Inside returns the context of a Do by ctx's owner, and a function to be called when the Do returns.
 func Inside(ctx context.Context, names ...Bound) (context.Context, func()) {
 	if IsShared(CurrentOwner(ctx)) { // ctx carries the owner already
 		return ctx, func() {}
