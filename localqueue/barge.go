@@ -1,12 +1,12 @@
 package localqueue
 
-// MaxOvertaken is how often a [Barging] waiter is overtaken at most. It bounds the wait: with n waiters ahead of it, at
-// most (n+1) × (MaxOvertaken+1) others have the baton first.
+// MaxOvertaken is how often a [Barging] waiter is overtaken at most. If n waiters are ahead of a waiter, at most
+// (n+1) × (MaxOvertaken+1) others have the baton first.
 const MaxOvertaken = 16
 
 // A barging waiter at the front of the line is offered the baton and woken. It has the baton when it takes the offer.
-// Until then another barging claim may take the offer instead. If the wait of the waiter is cancelled meanwhile, the
-// waiter has the baton all the same: there is always one goroutine that must give the baton on.
+// Until then another barging claim may take the offer instead. If the waiter's wait is cancelled while the offer stands, the
+// waiter has the baton nevertheless: there is always one goroutine that must pass the baton on.
 
 // offerLocked offers the baton to w, the first in line. q.mu is held.
 func (q *Queue[K]) offerLocked(w *node[K]) {

@@ -9,8 +9,8 @@
 // decades of corrections. It would not be faster either: an empty critical section takes some ten nanoseconds, and making
 // the next goroutine run takes ten times that, with any list.
 //
-// Waiters use channels and not a condition variable, because a goroutine waits for its turn and for its cancellation at
-// once, and because a testing/synctest bubble then knows which goroutines are blocked.
+// Waiters use channels and not a condition variable, because a goroutine waits for its turn and its cancellation at the
+// same time, and because a testing/synctest bubble then knows which goroutines are blocked.
 //
 //	                       the line, longest waiter first
 //	  the baton         ┌───┐      ┌───┐      ┌───┐
@@ -58,8 +58,8 @@
 //
 // # Fairness, by example
 //
-// Two goroutines that lock and unlock in a loop alternate: the one that gives the baton up while the other waits comes
-// after it. With a hundred in line, the last waits for a hundred sections, whatever else arrives. Trying often does not
+// Two goroutines that lock and unlock in a loop alternate: the one that gives the baton up lines up behind the one that
+// waits. With a hundred in line, the last waits for a hundred sections, whatever else arrives. Trying often does not
 // help: [Queue.TryClaim] takes the baton when it is free, and it is free only when no goroutine waits. Re-entry by the
 // holder does lengthen a wait.
 //

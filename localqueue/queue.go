@@ -120,9 +120,9 @@ func (p Place[K]) Outcome() Outcome { return p.got }
 // It never blocks. The second half is [Queue.Wait], which another goroutine may call.
 func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] { return q.ReserveWithin(owner, mode, 0) }
 
-// ReserveWithin is [Queue.Reserve] with a limit: most is how many claims may wait, as [Queue.Queued] counts them. With so
-// many, the claim does not wait, and the place's Wait returns [Full] at once. A claim of the owner that has the baton now is
-// let in together with that owner, and never Full. A most of 0 is no limit.
+// ReserveWithin is [Queue.Reserve] with a limit: most is how many claims may wait, as [Queue.Queued] counts them. If so many
+// wait already, the claim does not, and the place's Wait returns [Full] immediately. A claim of the owner that has the baton
+// now is let in together with that owner, and never gets Full. A most of 0 is no limit.
 func (q *Queue[K]) ReserveWithin(owner K, mode Mode, most int) (p Place[K]) {
 	q.mu.Lock()
 	if mode&Barging != 0 {
@@ -446,7 +446,7 @@ func (q *Queue[K]) Queued() int {
 	return n
 }
 
-// queuedLocked is Queued. q.mu is held.
+// queuedLocked returns what Queued returns. q.mu is held.
 func (q *Queue[K]) queuedLocked() int {
 	if q.arriving {
 		return q.line.Len + 1
