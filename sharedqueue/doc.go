@@ -20,7 +20,7 @@
 // # Order
 //
 // A claim that cannot be admitted waits in line, first come, first served. Readers at the head of the line enter together,
-// up to the first writer; a claim of permits that would fit does not overtake a wider one. An owner that is inside enters
+// up to the first writer; a claim of permits that would fit does not overtake one of more. An owner that is inside enters
 // again at once, past all waiters, because it would wait for itself otherwise. A writer may read too and then go on as a
 // reader. A reader that asks to write is refused: two such readers would wait for each other.
 //

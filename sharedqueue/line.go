@@ -61,7 +61,7 @@ type line[O comparable] struct {
 type siblings struct {
 	all     int
 	writers int // how many ask to write
-	readers int // how many ask to read, and are no tries
+	readers int // how many ask to read, and are not in mode Once
 }
 
 // wouldUpgrade reports whether the owner waits to read but not to write: a new claim to write would wait behind the read.

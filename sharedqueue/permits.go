@@ -64,7 +64,8 @@ func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint
 }
 
 // EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
-// how many claims may be in line. With so many, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
+// how many claims may be in line. If so many are in line already, the outcome is [Full], without a wait. A most of 0 is no
+// limit.
 func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)
@@ -95,7 +96,7 @@ func (p *Permits) Wait(w *PermitWaiter, done <-chan struct{}, timeout <-chan tim
 	return o, life, p.unlock(o)
 }
 
-// headLocked notes when w became the first in line, if it is. p.mu is held.
+// headLocked notes the time if w, which may be nil, has just become the first in line. p.mu is held.
 func (p *Permits) headLocked(w *node[struct{}]) {
 	if w != nil && w == p.line.First {
 		p.line.since = p.now()
@@ -344,7 +345,7 @@ func (p *Permits) needLocked() need {
 		d.want, d.least = p.inUse+p.line.permits, p.inUse+w.Value().n
 	}
 	switch {
-	case w == nil && p.inUse == 0: // idle permits go back at once
+	case w == nil && p.inUse == 0: // idle permits go back immediately
 		d.keep = 0
 	case p.contended && (w == nil || p.overLocked()):
 		d.keep = p.inUse

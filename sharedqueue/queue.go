@@ -71,12 +71,12 @@ func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) 
 // unaskLocked ends what askLocked began. mu is held.
 func (q *queue[O]) unaskLocked() { q.contended, q.awaited, q.inTurn = false, false, false }
 
-// noteWaiterLocked is NoteWaiter, of RW and of Permits. mu is held.
+// noteWaiterLocked does the work of NoteWaiter for RW and Permits. mu is held.
 func (q *queue[O]) noteWaiterLocked(until time.Duration) {
 	q.awaited, q.awaitedUntil = q.contended, until
 }
 
-// lapseLocked forgets a waiter of which nothing was heard for long. mu is held.
+// lapseLocked forgets the other session that waits if NoteWaiter has not reported it again in time. mu is held.
 func (q *queue[O]) lapseLocked() {
 	if q.awaited && q.now() >= q.awaitedUntil {
 		q.awaited = false

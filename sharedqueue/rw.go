@@ -106,7 +106,8 @@ func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64
 }
 
 // EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
-// how many claims may be in line. With so many, this one does not wait, and the outcome is [Full]. A most of 0 is no limit.
+// how many claims may be in line. If so many are in line already, the outcome is [Full], without a wait. A most of 0 is no
+// limit.
 func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {
@@ -296,7 +297,7 @@ func (rw *RW[O]) takeTokenLocked() uint64 {
 // readLocked gives owner a read hold. rw.mu is held.
 func (rw *RW[O]) readLocked(owner O) Outcome {
 	if rw.units == All && rw.used.Load() == 0 {
-		rw.takeTokenLocked() // what is read now must differ from what is read after the first writer
+		rw.takeTokenLocked() // so that the version of this read differs from the version after the first writer
 	}
 	s, _ := rw.shard(owner)
 	s.lock()
@@ -368,7 +369,8 @@ func (rw *RW[O]) admitInsideLocked(concerns func(*request[O]) bool) {
 	}
 }
 
-// endLocked ends the wait of w with an outcome. If the owner has got a hold, it needs the life. rw.mu is held.
+// endLocked ends the wait of w with an outcome, and with the queue's life, by which the owner of a hold notices its loss. rw.mu
+// is held.
 func (rw *RW[O]) endLocked(w *node[O], o Outcome) {
 	w.Value().life = rw.life.Load()
 	rw.line.end(w, o)

@@ -53,7 +53,7 @@ func (rw *RW[O]) Holds(owner O) (reads, writes int, token uint64) {
 // ReadToken returns the last token that was used, for an owner that reads. It takes no mutex that all owners share.
 func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	s, number := rw.shard(owner)
-	if token = rw.used.Load(); s.isAlone(number) { // and was then, too: only the owner's goroutine enters for it
+	if token = rw.used.Load(); s.isAlone(number) { // also when used was read: only the owner's goroutine enters for it
 		return token, true
 	}
 	s.lock()

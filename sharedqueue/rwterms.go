@@ -131,7 +131,7 @@ func (rw *RW[O]) Lose() []Loss[O] {
 	return lost
 }
 
-// EndTries ends, with [Busy], the claims in mode [Once] that cannot do with fewer units than need.
+// EndTries ends, with [Busy], the claims in mode [Once] that need this many units or more.
 func (rw *RW[O]) EndTries(need int) {
 	rw.mu.Lock()
 	for w := range rw.line.All() {

@@ -13,11 +13,11 @@ const slots = 3
 // maxShards bounds the memory of a queue and the work of closing it.
 const maxShards = 16
 
-// sealed says that all readers of a shard enter and leave under its mutex.
+// sealed is the value of shard.lone while all readers of the shard must enter and leave under the shard's mutex.
 const sealed = math.MaxUint64
 
 // A shard counts the read holds of some owners. While it is open, readers enter and leave with its mutex alone; and while no
-// other reader is inside, one that has a number needs no mutex either.
+// other reader is inside, a reader that has a number needs no mutex either.
 type shard[O comparable] struct {
 	// lone is the number of the only reader inside, which entered without mu and has one hold; 0 if no reader is inside. A
 	// reader that enters or leaves without mu changes it from 0 to its number or back. Locking the shard makes it sealed,
@@ -51,7 +51,7 @@ func (s *shard[O]) lock() {
 	}
 }
 
-// unlock unlocks the shard, and lets a lone reader in if it is open and empty.
+// unlock unlocks the shard. If the shard is open and empty, the next reader can enter without mu (enterAlone).
 func (s *shard[O]) unlock() {
 	if s.open && s.n == 0 {
 		s.lone.Store(0)

@@ -13,7 +13,7 @@ type Change[O comparable] struct {
 // Watch has the queue report every change to f, in the order in which they happen. f is called with the queue's mutex
 // held: it must not block, nor call the queue. Watch is called before the queue is used.
 //
-// In the reports an owner is inside of one side at a time. If the writer takes the read side too, that is reported as
+// In the reports an owner is on one side at a time. If the writer takes the read side too, that is reported as
 // [Reentered], and its departure from the read side is not reported. If the writer goes on as a reader, its departure from the
 // write side and its admission to the read side are reported. Lose reports nothing, since it returns what was lost.
 //
