@@ -294,7 +294,7 @@ type Machine[K comparable] struct {
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
 	run        uint8         // how often in a row the session had the lock while no other session waited
 	wary       uint8         // how often another session asked for the lock before it had paid to keep it
-	hold       hold[K]       // Held to Idle; before that, what the head wants, without an epoch; Freeing: only stays and alone
+	hold       hold[K]       // from Held to Idle; earlier what the head wants, without an epoch; in Freeing only stays and alone
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
 	epoch      uint64        // the last epoch that was sent
