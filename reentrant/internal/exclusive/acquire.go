@@ -72,7 +72,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
 	case got == localqueue.TimedOut:
-		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // tryEnter gives the clean-up at least as long
+		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // tryEnter has waited for at least as long
 	case got != localqueue.Cancelled:
 		return false, nil
 	case ctx.Err() != nil:
@@ -175,7 +175,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	if a.begun.IsZero() {
 		a.begun = now
 	}
-	sends := st.interrupted(ctx, nil) == nil // else mayAsk ends the call
+	sends := st.interrupted(ctx, nil) == nil // otherwise mayAsk ends the call
 	st.mu.Lock()
 	at := st.momentOfCommand(now, t.Owner)
 	s := st.m.Begin(&at, &t.Head)

@@ -83,9 +83,9 @@ func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	})
 }
 
-// LoseIfCurrent ends the hold with an epoch, after a reply that Redis does not have it, or has granted it again. It returns
-// false, and changes nothing, if this session's hold has another epoch by now, or is being given up or moved: such a change
-// may be the reason for the reply.
+// LoseIfCurrent ends the hold with an epoch, after a reply that Redis does not have the hold, or has granted the lock under that
+// epoch again. It returns false, and changes nothing, if this session's hold has another epoch by now, or is being given up or
+// moved: that may be the reason for the reply.
 func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()

@@ -50,7 +50,7 @@ func (c ownershipCheck) run() {
 }
 
 // learns returns what a reply shows about the hold. Redis had the hold with this epoch, so if Redis has another epoch now, the
-// hold is over, as in Verify.
+// hold is over.
 func (c ownershipCheck) learns(found *backend.State, err error, sent time.Time) machine.Checked {
 	ours := err == nil && found.Session == c.s.core.ID && found.Epoch == c.epoch
 	again := ours && !check.Same(c.first, found.First)

@@ -153,7 +153,7 @@ func (st *State) moment(age time.Duration) machine.Moment {
 	c := st.s.core
 	return machine.Moment{
 		Options: &st.s.options, Now: c.Opened.Add(age), Waiters: st.Queue.Len(),
-		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: Close finds a new hold, or the machine sees it
+		Abandoned: c.Abandoned.Load(), // set before Close looks for holds: Close finds a new hold, or Abandoned is true here
 	}
 }
 
