@@ -9,7 +9,7 @@ import (
 
 // A Config has the options of a session, with their defaults filled in, and what follows from them.
 type Config struct {
-	Name           string // of the session; plain
+	Name           string // the name of the session, as backend.PlainName returns it
 	Lease          time.Duration
 	Heartbeat      time.Duration
 	Patience       time.Duration // how long a waiting session may be silent before it loses its place

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A LossNotifier reports the loss of a hold. One exists only for holds that a caller asked about.
+// A LossNotifier reports the loss of a hold. Only holds whose loss a caller asked about have one.
 type LossNotifier struct {
 	mu      sync.Mutex // a leaf
 	Lost    chan struct{}
