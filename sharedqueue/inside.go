@@ -1,7 +1,7 @@
 package sharedqueue
 
-// Inside calls f for the owners that are inside, for at most that many, with the side that each is on. If there is a writer, f
-// is called for the writer alone. f is called with the queue's mutex held: it must not block, nor call the queue.
+// Inside calls f for the owners that are inside, with the side that each is on, but not for more owners than most. If there is
+// a writer, f is called for the writer alone. f is called with the queue's mutex held: it must not block, nor call the queue.
 // token is the writer's token, 0 for a reader.
 func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	rw.mu.Lock()
