@@ -32,8 +32,8 @@ const aloneAfter, maxWary = 3, 6
 // needs returns how often in a row the session must now have had the lock before it keeps the lock. judge changes the number.
 func (m *Machine[K]) needs() uint8 { return aloneAfter << m.wary }
 
-// judge notes whether it has paid to keep a hold, when the hold ends or another session asks for it (asked). It has paid if
-// aloneAfter owners have inherited the hold.
+// judge notes whether keeping the hold has paid, when the hold ends or another session asks for it (asked). Keeping it has paid
+// if aloneAfter owners have inherited the hold.
 func (m *Machine[K]) judge(asked bool) {
 	switch worth := m.hold.token >= m.hold.first+aloneAfter; {
 	case worth && !asked:

@@ -208,7 +208,7 @@ func (m *Machine[K]) notAfter(at *Moment) time.Time {
 // Replied handles the reply to a copy.
 func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	sent := m.att.sent
-	m.prior, m.att.sent = backend.Prior{}, 0 // another copy is sent when the state in Redis is not known
+	m.prior, m.att.sent = backend.Prior{}, 0 // a further copy has no Prior: the state in Redis is not known then
 	switch r.Status {
 	case backend.Granted:
 		return m.granted(at, r, sent)

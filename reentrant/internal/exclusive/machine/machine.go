@@ -293,7 +293,7 @@ type Machine[K comparable] struct {
 	dismissed  bool          // a clean-up is on its way to the idle hold
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
 	run        uint8         // how often in a row the session had the lock while no other session waited
-	wary       uint8         // how often another session asked for the lock before it had paid to keep it
+	wary       uint8         // how often another session asked for the lock before keeping it had paid (see judge)
 	hold       hold[K]       // from Held to Idle; earlier what the head wants, without an epoch; in Freeing only stays and alone
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
@@ -331,7 +331,7 @@ const (
 	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
 	Release           // send ReleaseRequest until Redis has replied, then Released
 	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with that hold count
-	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict it
+	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict the owner
 	Evict             // take the baton from the owner of the lost hold, and pass it on; then Evicted
 	Renew             // renew the lease
 	Extended          // count and report what the reply to a renewal has changed
