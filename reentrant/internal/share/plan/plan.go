@@ -13,7 +13,7 @@ type demand struct {
 	limit             int
 	try               bool   // the head makes one attempt, and does not wait
 	probe             bool   // to ask whether another session still waits, or to say that the units are in use
-	answer            uint64 // the try of another session that it answers; 0: none
+	answer            uint64 // the try of another session that the claim answers; 0: none
 }
 
 func only(units int) *demand { return &demand{keep: units, want: units} }
@@ -41,7 +41,8 @@ func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 }
 
 // newLimit handles a lowered limit. All sessions together may have more units than the new limit, and only a grant proves
-// that they do not. Until then no unit is passed on: what falls free goes back. newLimit reports whether that begins now.
+// that they do not. Until then no unit is passed on: units that fall free go back to the server. newLimit reports whether that
+// begins now.
 func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	p.lowered = p.units > 0 && limit <= p.limit && (p.lowered || limit < p.limit)
 	p.limit = limit
@@ -75,7 +76,7 @@ func (p *Plan) next(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	}
 	if p.answer > 0 && p.units > 0 {
 		keep := st.InUse
-		if p.kind == backend.ReadWrite && p.inTurn(st) { // a writer waits for readers of this session alone
+		if p.kind == backend.ReadWrite && p.inTurn(st) { // a writer in line waits for users of this session alone
 			keep = p.units
 		}
 		return &demand{keep: keep, want: keep, probe: true, answer: p.answer}, time.Time{}

@@ -20,7 +20,7 @@ func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
 	req := backend.ShareRequest{
 		Kind: p.kind, Epoch: c.epoch, Keep: c.keep, Want: c.want, Least: c.least, Limit: c.limit, Under: c.under, Tail: c.tail,
 		Seen: c.seen, Try: c.try, Answer: c.answer, Lease: at.Lease, GrantTTL: at.GrantTTL, Patience: at.Patience, NotAfter: notAfter,
-		Memory: notAfter, // copies have one time limit, so each is refused later than those before
+		Memory: notAfter, // copies have the same time limit, so the server refuses all earlier copies by then
 	}
 	if p.kind == backend.ReadWrite {
 		req.Tokens = turnAdmissions + 1
@@ -252,11 +252,11 @@ func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify 
 	granted := c.asks() && g.units >= c.least
 	if g.keepAtMost < p.units {
 		p.contend(at, g.keepAtMost)
-		if g.waits || p.hintWaits || !g.tries && granted && g.keepAtMost < p.hint { // otherwise keepAtMost may be about a try
+		if g.waits || p.hintWaits || !g.tries && granted && g.keepAtMost < p.hint { // otherwise the other session may only try
 			p.noteWaiter(at)
 		}
 	}
-	if !granted { // a try that came in behind a waiter that left is asked for by the next claim
+	if !granted { // ends only a try that the claim was for: for a try that came in since, there will be another claim
 		p.refused(at, &c)
 	}
 	return nil

@@ -57,9 +57,9 @@ type Options struct {
 
 	Turn       time.Duration                                   // how long a turn is
 	Jitter     func(most time.Duration) time.Duration          // returns a random time shorter than most
-	Pause      func(try int, most time.Duration) time.Duration // before a copy is sent after one that failed
-	EpochAbove func(least uint64) uint64                       // a new epoch
-	Seen       func() backend.Token                            // the highest token that a user of the session got
+	Pause      func(try int, most time.Duration) time.Duration // returns how long to wait after a copy that failed
+	EpochAbove func(least uint64) uint64                       // returns a new epoch, higher than least
+	Seen       func() backend.Token                            // returns the highest token that a user of the session got
 	Saw        func(backend.Token)                             // raises what Seen returns, before a user gets the token
 }
 
@@ -125,13 +125,13 @@ type claim struct {
 	under, tail, seen backend.Token
 	probe             bool          // to answer a try, or ask whether another session still waits; sent even if nothing changes
 	try               bool          // it is refused, and not queued, if others use the units
-	answer            uint64        // the try that it answers
+	answer            uint64        // the try of another session that the claim answers; 0: none
 	ahead             time.Duration // how far the wall clock was ahead before the latest copy was sent
 	placed            bool          // the last reply said that the claim waits at the server
 	pressed           bool          // the copy at the end of backend.ShareGrace was scheduled
 	tries             int           // consecutive copies without a reply
 	resendAt          time.Time
-	end               time.Time // of a try that is placed: its last copy is sent then, though not all have answered
+	end               time.Time // of a try that is placed: when its last copy is sent, even if sessions have not answered
 	repeat            bool      // another copy was asked for (see Repeat) since the latest one was sent
 }
 
