@@ -13,7 +13,7 @@ type Ticket struct {
 	Name   string // the name of the condition
 	Owner  core.Owner
 	Remote backend.Conditions
-	LineUp func() // puts the owner in line for the lock, with the mutex of the Tickets; nil if the owner gets no place in line
+	LineUp func() // puts the owner in line for the lock, called with the Tickets' mutex held; nil if the owner gets no place
 
 	woken chan bool // 1-buffered: has a value once the ticket is signalled, true if Redis has also queued the session for the lock
 

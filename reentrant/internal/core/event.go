@@ -85,7 +85,7 @@ func (m Mode) String() string {
 type Event struct {
 	Kind      EventKind
 	At        time.Time // when it happened
-	Lock      string    // its name, or that of the RWLock or Semaphore
+	Lock      string    // the name of the Lock, RWLock or Semaphore
 	Mode      Mode      // with EventAcquired, EventReentered, EventFailed, EventReleased and EventLost
 	Owner     Owner
 	Token     backend.Token
@@ -124,7 +124,7 @@ type Holder struct {
 	_        struct{}
 }
 
-// An Observer is reentrant.Observer, which says when it is called.
+// An Observer is reentrant.Observer, whose comment says when Observe is called.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }

@@ -15,7 +15,7 @@ type Sighting struct {
 	Holders []Holder
 	State   *backend.State       // of a Lock
 	Shared  *backend.SharedState // of a read-write lock or a semaphore
-	Err     error                // of the server, if it had to be asked and no holder is known
+	Err     error                // why the server did not answer, if it had to be asked and no holder is known
 }
 
 // Into copies what was seen into the event of a wait.
@@ -33,8 +33,8 @@ type LongWait struct {
 	timer *time.Timer
 }
 
-// WatchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. Without an
-// observer and a log it does nothing, and returns nil.
+// WatchWait has a wait reported when it takes longer than the lease. event has the name, and what is asked for. In a session
+// without an observer and a log WatchWait does nothing, and returns nil.
 func (s *Session) WatchWait(ctx context.Context, event Event, look func(limit time.Duration) Sighting) *LongWait {
 	if !s.Warns {
 		return nil

@@ -251,7 +251,7 @@ func (r *release) send(ctx context.Context, _ core.Copy) error {
 	} else {
 		err = check.Release(result)
 	}
-	r.req.Prior = backend.Prior{} // a second copy is sent when the state in Redis is not known
+	r.req.Prior = backend.Prior{} // a further copy has none: the state in Redis is not known then
 	if err != nil {
 		r.last = core.MergeOutcome(r.last, err)
 		return err
@@ -298,7 +298,7 @@ func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
 	}
 }
 
-// reportReleaseLocked is reportRelease for the hold of the machine, without an error. st.mu is held.
+// reportReleaseLocked reports that the owner has given up the last hold, without an error. st.mu is held.
 func (st *State) reportReleaseLocked(ctx context.Context, handedOff bool) {
 	if st.s.core.Reporting {
 		h := st.holdLocked()

@@ -68,7 +68,7 @@ func (s *Room) UnboundedHolder(name string) (owner core.Owner, held bool) {
 	return owner, held
 }
 
-// UnboundedHolders returns, for each owner, the names of the locks whose UnboundedHolder it is.
+// UnboundedHolders returns the owners that UnboundedHolder returns for all locks, each with the names of these locks.
 func (s *Room) UnboundedHolders() map[core.Owner][][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,8 @@ func (s *Room) localHolder(name string) (seen core.Sighting, held bool) {
 	return seen, true
 }
 
-// Granted hands a grant to the lock that it is for. It returns false if no attempt needs it, so that it must be released.
+// Granted hands a grant to the lock that was granted. It returns false if no attempt needs the grant, so that the lock must be
+// released.
 func (s *Room) Granted(g backend.Grant) (wanted bool) {
 	s.with(g.Name, func(st *State) { wanted = st.granted(g) })
 	return wanted
@@ -165,7 +166,7 @@ func (s *Room) Wanted(name string, epoch uint64) {
 	}
 }
 
-// Reconnected makes up for the messages about locks that were lost while the channel was closed.
+// Reconnected makes up for the messages that were lost while the channel was closed.
 func (s *Room) Reconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ type alarm struct {
 	session *core.Session
 	name    string
 
-	mu       sync.Mutex         // taken after share.Name's, before the queue's
+	mu       sync.Mutex         // locked after the mutex of share.Name, before the queue's
 	notifier *core.LossNotifier // of the present users; nil until one of them asks to be notified
 	leaving  *sharedCall        // the call that gives up holds or permits at this moment
 	notes    notes

@@ -89,7 +89,7 @@ func (s Semaphore) Wanted() <-chan struct{} {
 type permitTier struct {
 	*sharedqueue.Permits
 	alarm
-	stays stays // in a session that reports events. The queue's mutex guards it.
+	stays stays // empty in a session that reports no events. The queue's mutex guards it.
 }
 
 func (s Semaphore) newTier() share.Tier {

@@ -34,7 +34,7 @@ type writerTry struct {
 	outcome sharedqueue.Outcome
 	waiter  *sharedqueue.Waiter[core.Owner] // if the outcome is Waiting
 	begun   time.Time
-	err     error // if there is no name
+	err     error // why there is no name, nil if there is one
 }
 
 // checkWrites returns nil if the owner has the write side, else ErrLost or ErrNotHeld.
@@ -195,7 +195,7 @@ func (t *rwTier) restore(w *writerWait) error {
 		if held {
 			return core.ErrTooManyHolds
 		}
-		w.writes-- // the loss of that one is on record
+		w.writes-- // the loss of the one hold is on record already
 		return core.ErrLost
 	}
 	if w.note != nil {
