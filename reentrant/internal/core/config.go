@@ -36,8 +36,8 @@ type Config struct {
 // aloneBlock is how many tokens a session takes for a lock that it keeps for itself: as many as cohorts do by default.
 const aloneBlock = 513
 
-// Block returns how many tokens a session takes together for a hold that is the session's in Redis. A cohort takes one for
-// the first owner, and one for each hand-over.
+// Block returns how many tokens a session takes together for a hold that belongs to the session in Redis. A cohort takes one
+// for the first owner, and one for each hand-over.
 func (c *Config) Block() int {
 	if !c.Cohort {
 		return aloneBlock

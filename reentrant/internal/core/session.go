@@ -39,7 +39,7 @@ type Session struct {
 	Debts     lease.LostHolds[Debt]
 	Cleaner   background.Workers
 	Releases  background.Workers // sends releases that Redis has not confirmed
-	Checks    background.Workers // asks Redis about holds that may have moved and fixed leases, and to report waiters; writes notes
+	Checks    background.Workers // asks Redis whether holds have moved, how long fixed leases last and who waits; writes notes
 	Events    background.Feed    // to the observer
 	LogWriter background.Log
 	LeakLog   background.Log // of what the garbage collector finds; no call waits for it
@@ -91,7 +91,7 @@ func NewSession(cfg Config) *Session {
 	return s
 }
 
-// Common reports whether a hold of the owner can be the session's in Redis: with a cohort, or while the session keeps the
+// Common reports whether a hold of the owner can belong to the session in Redis: with a cohort, or while the session keeps the
 // lock for itself. Holds with terms of their own, such as a fixed lease, holds of portable owners and the numbers of slots
 // cannot.
 func (s *Session) Common(o Owner, ownTerms bool) bool {

@@ -40,7 +40,7 @@ func (t *Try) outlasts(err error) bool {
 	return t.Holds > 0 && errors.Is(err, backend.ErrNotReplicated)
 }
 
-// within returns d, or the time left of a timed try if that is less, but not less than least.
+// within shortens d to the time that a timed try has left, but not below least.
 func (t *Try) within(d, least time.Duration) time.Duration {
 	if t.Deadline.IsZero() {
 		return d
