@@ -12,8 +12,8 @@ import (
 // A Head is the owner that has the baton, and how it wants the lock.
 type Head[K comparable] struct {
 	Owner    K
-	Cohort   bool          // Redis would have the hold as the session's
-	Alone    bool          // Redis would have the hold as the session's if the session is alone with the lock
+	Cohort   bool          // in Redis the hold would belong to the session
+	Alone    bool          // in Redis the hold would belong to the session if the session is alone with the lock
 	Portable bool          // another session could resume the hold
 	Waits    bool          // waits in Redis if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it

@@ -99,8 +99,8 @@ type Options struct {
 	HandoffTime time.Duration // how long a turn may last
 	Generation  time.Duration // a turn that has lasted this long ends after as many hand-overs as it had waiters at its start
 	Linger      time.Duration // how long a hold may be idle
-	Block       int           // how many tokens an attempt asks for if Redis is to have the hold as the session's
-	CohortOwner string        // the owner that is written in Redis if Redis is to have the hold as the session's
+	Block       int           // how many tokens an attempt asks for if in Redis the hold is to belong to the session
+	CohortOwner string        // the owner that is written in Redis for a hold that belongs to the session
 }
 
 // A Moment is what the driver knows at the moment of an event.
@@ -137,8 +137,8 @@ func (o *Options) time(i instant) time.Time {
 // A hold is the lock as an owner of this session has it, as the last owner left it, or as the head wants it.
 type hold[K comparable] struct {
 	owner    K
-	cohort   bool // Redis has the hold as the session's, not as its owner's
-	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing: it was set
+	cohort   bool // in Redis the hold belongs to the session, not to its owner
+	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing: as in the last hold
 	portable bool // another session can resume the hold
 	failing  bool // the last renewal failed
 	absent   bool // Redis no longer had it at the last renewal, while its owner was leaving
@@ -385,7 +385,7 @@ func (m *Machine[K]) Epoch() uint64 { return m.hold.epoch }
 type Hold[K comparable] struct {
 	Phase  Phase
 	Owner  K             // the last owner, if the hold was left to the next one
-	Cohort bool          // Redis has the hold as the session's, and not as its owner's
+	Cohort bool          // in Redis the hold belongs to the session, not to its owner
 	Epoch  uint64        // 0 if there is no hold
 	Op     uint64        // the number of the operation under way, or of the last one
 	First  backend.Token // the first token of the hold's block: a reply with another one is about another hold
