@@ -25,7 +25,7 @@ import (
 )
 
 // A Tier is the local tier of one name: the users of one session that are inside or wait. It has a mutex of its own,
-// which is taken under the name's.
+// which may be locked while the mutex of the Name is held.
 type Tier interface {
 	plan.Tier
 	// Shut ends the present waits, and later ones too.

@@ -180,8 +180,8 @@ func (p *Plan) Settled() (h backend.SharedHolder, settled bool) {
 
 func (p *Plan) isSettled() bool { return !p.claiming && !p.unsettled }
 
-// Until returns the end of the trust in the units and the next moment at which it must be renewed or given up, the zero
-// time without units.
+// Until returns the end of the trust in the units and the next moment at which the lease must be renewed or given up, zero
+// times without units.
 func (p *Plan) Until() (until, wake time.Time) {
 	if p.units == 0 {
 		return time.Time{}, time.Time{}
