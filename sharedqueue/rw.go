@@ -31,7 +31,7 @@ type RW[O comparable] struct {
 
 	next, last uint64 // the block of tokens that is left: next, next+2 … last
 
-	wanted notices[O] // the channels of Wanted, by owners that are inside. With any, the queue is closed. Guarded by mu.
+	wanted notices[O] // the channels of Wanted, by owners inside. While there is one, the queue is closed. Guarded by mu.
 
 	life atomic.Uint64 // how often Lose was called; written under mu, while the queue is closed
 
