@@ -103,7 +103,7 @@ func HashOwner(o Owner) (hash, number uint64) {
 func NumberedOwner(number uint64) Owner { return Owner{goroutine: int64(number)} }
 
 // Admit returns the calling owner, or the error of a call that must not take the lock: an invalid one, or one whose ctx
-// has ended. invalid is the handle's error.
+// has ended. invalid is the handle's error, nil if the handle is valid.
 func (s *Session) Admit(ctx context.Context, invalid error) (Owner, error) {
 	owner, err := s.Caller(ctx, invalid)
 	if err == nil && ctx.Err() != nil {
@@ -112,7 +112,7 @@ func (s *Session) Admit(ctx context.Context, invalid error) (Owner, error) {
 	return owner, err
 }
 
-// Caller returns the calling owner, or the error of an invalid call. invalid is the handle's error.
+// Caller returns the calling owner, or the error of an invalid call. invalid is the handle's error, nil if the handle is valid.
 func (s *Session) Caller(ctx context.Context, invalid error) (Owner, error) {
 	if ctx == nil {
 		return Owner{}, errors.New("nil context")

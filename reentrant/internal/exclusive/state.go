@@ -254,8 +254,8 @@ func (st *State) heldBy(owner core.Owner) (Hold, bool) {
 	return h, st.trust("the lease was over when the owner looked")
 }
 
-// trust reports whether the hold can be trusted, by the machine. If it cannot, the hold is lost, and why is the reason. st.mu is
-// held, and free when trust returns.
+// trust reports whether the machine trusts the hold. If it does not, the hold is lost, and why is the reason. st.mu is held, and
+// free when trust returns.
 func (st *State) trust(why string) bool {
 	at := st.moment(st.s.core.Age())
 	step := st.m.Trust(&at, why)
