@@ -48,7 +48,7 @@ type Name struct {
 }
 
 // A lastCall is a wait whose time is up, and that waits for one more word of the server. Its channel gets the result of the
-// first copy that was not sent before at: nil for a reply, or the error of a copy that failed.
+// first copy that was sent at the time at or later: nil for a reply, or the error of a copy that failed.
 type lastCall struct {
 	at    time.Time
 	heard chan error // 1-buffered

@@ -41,7 +41,7 @@ type Renewed struct {
 	Had    int  // units that the session had when the renewal was sent
 	Failed bool // the server did not reply, or refused
 	Gone   bool // the server has no units of the session
-	Units  int  // how many it has otherwise
+	Units  int  // how many units of the session the server has, if not Gone
 	Sent   time.Time
 	Ahead  time.Duration // how far the wall clock was ahead of the monotonic one when the renewal was sent
 }

@@ -105,7 +105,7 @@ type Plan struct {
 	answer     uint64    // the try that asked whether the units are in use; 0: none
 	answered   uint64    // the latest try that a claim for these units has answered
 	base       bool      // of a semaphore: the tier keeps more than keepAtMost for a while
-	topUp      time.Time // when to ask whether another session still waits or, with a share of the permits, for more
+	topUp      time.Time // when to ask whether another session still waits, or for more permits than the session's share
 	rest       time.Time // when to check whether read units are idle
 
 	// The session's claim.
