@@ -27,7 +27,7 @@ type Permits struct {
 // A PermitWaiter is a claim of permits in line.
 type PermitWaiter = Waiter[struct{}]
 
-// NewPermits makes a queue for a session that has no units. now is the clock of Terms.
+// NewPermits makes a queue for a session that has no units. now is the clock to which Terms.Until refers.
 func NewPermits(now func() time.Duration) *Permits {
 	p := &Permits{}
 	p.now = now

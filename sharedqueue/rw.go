@@ -44,9 +44,9 @@ type RW[O comparable] struct {
 // closing for each writer would cost more than it saves.
 const calmReads = 8
 
-// NewRW makes a queue for a session that has no units. now is the clock of Terms. key returns a hash, whose lowest bits
-// spread the owners, and a number that no other owner has, below 1<<63; or 0 for an owner without one, which takes a little
-// longer to enter. owner returns the owner with a number; it may be nil if no owner has one.
+// NewRW makes a queue for a session that has no units. now is the clock to which Terms.Until refers. key returns a hash, whose
+// lowest bits spread the owners, and a number that no other owner has, below 1<<63; or 0 for an owner without a number, which
+// takes a little longer to enter. owner returns the owner with a number; it may be nil if no owner has one.
 func NewRW[O comparable](now func() time.Duration, key func(O) (hash, number uint64), owner func(number uint64) O) *RW[O] {
 	rw := &RW[O]{key: key, shards: newShards(owner), next: 1}
 	rw.now = now
