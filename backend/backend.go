@@ -95,7 +95,7 @@ type Remote interface {
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
 	// ForceUnlock takes the lock from its holder, and reports whether there was one. It alone is not idempotent:
-	// sent again it takes the lock from the next holder. A copy that arrives after notAfter is refused, as one of
-	// Acquire is.
+	// sent again it takes the lock from the next holder. A copy that arrives after notAfter is refused, as a copy of an
+	// Acquire is after its NotAfter.
 	ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error)
 }

@@ -9,8 +9,8 @@ import (
 // lock's conditions return errors.ErrUnsupported.
 type Conditions interface {
 	// Await gives up a hold and takes a ticket among the waiters for a condition, in one step. It takes a ticket only
-	// in the step that gives up the hold, so sending it again after an unknown outcome is right: it finds the
-	// ticket waiting, or Signalled; or, if the hold was gone before, it returns Gone.
+	// in the step that gives up the hold, so sending it again after an unknown outcome is right: the copy finds the
+	// ticket and returns Waited or Signalled; if the hold was gone before the first copy, it returns Gone.
 	Await(ctx context.Context, req AwaitRequest) (TicketStatus, error)
 	// Signal wakes the live waiter that has waited longest for a condition, or all waiters, on behalf of a hold: each
 	// gets a place in the lock's queue, unless its session has a place or the lock, and its session receives

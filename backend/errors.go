@@ -9,7 +9,7 @@ var (
 	// ErrNotReplicated is returned when a verb got a lock or units, but too few replicas have them
 	// (redisbackend.WithReplicas). From Acquire it is a refusal, and the lock was given back. From Share it is a refusal
 	// whose outcome is unknown: the session has units that it must not use, and its next epoch says what becomes of them.
-	// From Resume only the outcome is unknown: the hold is the session's.
+	// From Resume it is no refusal, but its outcome is unknown: at the server this session has the hold.
 	ErrNotReplicated = errors.New("too few replicas have it")
 	// ErrNoQuorum is returned when too few nodes of a quorum replied to decide (redisbackend.NewQuorum). It says
 	// nothing about the lock's holder.

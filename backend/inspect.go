@@ -3,7 +3,7 @@ package backend
 import "context"
 
 // An Inspector is an optional interface of a [Conn] that reads the states of many locks in about the time of one.
-// Without it a session sends one Inspect for each lock, all at once.
+// Without it a session sends one Inspect for each lock, all at the same time.
 type Inspector interface {
 	// InspectAll does for each inspection what [Remote].Inspect does, and sets State or Err. One bad lock never keeps the
 	// others from being read. The states need not be of one moment.

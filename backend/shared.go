@@ -64,7 +64,8 @@ type Sharer interface {
 	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, returns no
 	// units. A session that had units has no place any more, either. It reports whether a session had any. A name that
 	// is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the units of the
-	// sessions that got them by the first. A copy that arrives after notAfter is refused, as one of Share is.
+	// sessions that got them by the first. A copy that arrives after notAfter is refused, as a copy of a Share is after
+	// its NotAfter.
 	ForceShared(ctx context.Context, kind ShareKind, notAfter time.Time) (bool, error)
 }
 
@@ -99,18 +100,18 @@ type ShareRequest struct {
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
-	// Under is the First of the reply or push by which the session got the first of the units that it has: units from
-	// before a loss of the server's data are not confirmed. It stays the same while the session has any units, so a
-	// session that missed a reply names the right one too. 0 if it has none.
+	// Under is the First of the reply or push by which the session got the first of the units that it has. By it the server
+	// knows units from before a loss of its data, and does not confirm them. It stays the same while the session has any
+	// units, so a session that missed a reply names the right token too. 0 if it has none.
 	Under Token
 	// Tail is the last token that a writer used of its block, if the session has AllUnits and keeps fewer. The tokens
 	// after it are free again, and readers get Tail as their token. 0: the whole block counts as used.
 	Tail Token
 	// Tokens is how many tokens a grant of AllUnits has, 1 to 65,536; the grant may have fewer. It is for ReadWrite alone.
 	Tokens int
-	// Seen is the highest token that the session has seen for any lock; in a ReadWrite request for fewer than AllUnits,
-	// for this name. If the server has forgotten the write that Seen comes from, readers get a token above Seen. A
-	// request for units whose Seen is over a year ahead of the clock is refused.
+	// Seen is the highest token that the session has seen for any lock; but a ReadWrite request for fewer than AllUnits has
+	// the highest that the session has seen for this name. If the server has forgotten the write that Seen comes from,
+	// readers get a token above Seen. A request for units whose Seen is over a year ahead of the clock is refused.
 	Seen Token
 	// Try asks for one attempt: behind other sessions that wait it is refused at once, and the session loses its place, if any.
 	// Else it is granted what fits, or the server asks all other sessions that have units (see SharedSink), and the request has
@@ -159,8 +160,8 @@ type ShareReply struct {
 	First, Last Token
 	// May is how many units the session may keep so that the head of the queue fits: the session is to give back the
 	// rest. It is Unlimited if no session waits, or if this session is the head: so a session with a place learns that
-	// it is the head. With Permits it is 0 when the head has waited for some milliseconds. The other sessions learn of
-	// it by a push.
+	// it is the head. With Permits it is 0 when the head has waited for some milliseconds. The other sessions learn their
+	// May by a push.
 	May int
 	// Share is Limit divided by the number of sessions that have units or a place, this one included, rounded up. 0 with
 	// ReadWrite.
@@ -201,13 +202,13 @@ type ShareGrant struct {
 
 // SharedState is what the whole deployment knows of a shared name at one moment.
 type SharedState struct {
-	Kind    ShareKind // 0 if the name is not in use
-	Token   Token     // last token given out and not given back
-	Holders []SharedHolder
+	Kind    ShareKind      // 0 if the name is not in use
+	Token   Token          // last token given out and not given back
+	Holders []SharedHolder // in no particular order
 	Waiting []SharedWaiter // with a live place, longest first
 }
 
-// A SharedHolder is a session that has live units, in no particular order.
+// A SharedHolder is a session that has live units.
 type SharedHolder struct {
 	Session string
 	Epoch   uint64
