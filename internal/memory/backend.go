@@ -25,7 +25,7 @@ type Backend struct {
 	names    map[string]string     // session's id -> name
 	cut      map[string]bool       // by session's id: whether the session is partitioned
 	registry map[string]registered // by session's id
-	tries    map[Op]int            // number of ops since the fault was set; the Try of each key is 0
+	tries    map[Op]int            // how often each Op has come since the fault was set; the Try of a key is 0
 	executed map[Verb]int
 	grants   []string // the trace's lines about messages of the command being executed
 }

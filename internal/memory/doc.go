@@ -12,8 +12,8 @@
 // rest: the connections between sessions and a server, and their faults.
 //
 // It has no network and no timers of its own, so it works in a testing/synctest bubble and uses the bubble's time. The
-// next command on a lock notices that a lease has ended, as in Redis. Only a command or message that a [Fault] delays
-// has a timer, and the caller that waits for it. Each Conn has one goroutine, which delivers pushed messages.
+// next command on a lock notices that a lease has ended, as in Redis. There are timers only for commands and messages that
+// a [Fault] delays, and for callers that wait for such a command. Each Conn has one goroutine, which delivers pushed messages.
 //
 // A test injects faults with a [Fault], which decides on every command and every pushed message, and with Partition,
 // Flush, Restart and SetSkew; [WithFault] has an example. It observes with [WithTrace], Count and Commands.

@@ -80,7 +80,7 @@ func Duplicate(d time.Duration) Verdict { return Verdict{Again: max(d, 1)} }
 
 // Script returns a Fault that gives each op of a verb the next verdict, and passes everything else:
 //
-//	memory.Script(memory.Release, memory.LoseReply, memory.Lose) // the first one's reply is lost, then the second itself
+//	memory.Script(memory.Release, memory.LoseReply, memory.Lose) // the first Release's reply is lost, and the second Release
 func Script(verb Verb, verdicts ...Verdict) Fault {
 	var mu sync.Mutex
 	return func(op Op) Verdict {
