@@ -4,7 +4,7 @@ import "github.com/relock-go/relock/backend"
 
 // A session that remembers how its latest attempt left the record of a lock can pass the lock on, yield, take or free it by a
 // comparison: if the record is still the same, nothing has happened since. No record comes a second time, so a late or
-// doubled copy finds another one and does nothing. What the comparison does not cover is left to Acquire and Release.
+// doubled copy finds another record and does nothing. What the comparison does not cover is left to Acquire and Release.
 
 // Lean reports whether a comparison of the record can decide an attempt.
 func Lean(req *backend.AcquireRequest) bool {
@@ -18,9 +18,9 @@ func Lean(req *backend.AcquireRequest) bool {
 // SetsLease reports whether a lean attempt begins a lease. Only then is there a time after which it is refused.
 func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
 
-// NextToken returns the lowest token that a lean attempt can get: that of an attempt which begins no lease. Such tokens
-// rise without the server's clock, and more slowly than the clock. An attempt that begins a lease gets a token from the
-// clock, so tokens rise even if the server has forgotten those that it gave to other sessions meanwhile.
+// NextToken returns the lowest token that a lean attempt can get. An attempt that begins no lease gets this token: such
+// tokens rise without the server's clock, and more slowly than the clock. An attempt that begins a lease gets a token from
+// the clock, so tokens rise even if the server has forgotten those that it gave to other sessions meanwhile.
 func NextToken(req *backend.AcquireRequest) backend.Token {
 	return max(req.Prior.Token, req.Seen) + 1
 }

@@ -164,7 +164,7 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 	l.Hold = Hold{Session: session, Owner: req.Owner, Count: req.Holds, Expires: expires}
 	l.issue(now, session, req.Epoch, req.Tokens, req.Seen, keep)
 	l.save(now)
-	if len(l.Queue) > 0 { // a message about the last attempt says nothing of this one
+	if len(l.Queue) > 0 { // an earlier message named the previous attempt, not this one
 		l.wanted(false)
 	}
 	return l.granted(now, req)
@@ -463,7 +463,7 @@ func (l *Lock) retention(now Instant) Instant {
 // keepFor returns how long to keep the record for an attempt with the given lease: the record outlives the hold.
 func (l *Lock) keepFor(lease time.Duration) time.Duration { return max(l.Keep, 2*lease) }
 
-// firstWaiter returns the longest waiting session that is alive. The dead ones before it lose their places.
+// firstWaiter returns the longest waiting session that is alive. The dead sessions before it lose their places.
 func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
 	for len(l.Queue) > 0 && !l.Queue[0].alive(now) {
 		l.Queue = l.Queue[1:]

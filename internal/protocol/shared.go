@@ -186,8 +186,8 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 }
 
 // Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
-// too: it would not learn that they were gone if it was granted more before it asks. Force reports whether a session had
-// any; or it returns ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
+// too: if it kept the place, and was granted more units, it would not learn that the first ones were gone. Force reports
+// whether a session had units; or it returns ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
 func (s *Shared) Force(now, notAfter Instant, kind backend.ShareKind) (had bool, err error) {
 	switch {
 	case now > notAfter:

@@ -16,7 +16,7 @@ type run struct {
 	lease  time.Duration // of the caller's units
 	news   []*Entry      // other sessions that had a place, and were granted or refused
 	left   bool          // a place went without a grant, or asks for less than before
-	lapsed bool          // the head's place has ended, and it has units: it was asked for none
+	lapsed bool          // the head's place has ended, and it has units: while it was the head, it was not asked for them
 	asks   bool          // a try asks the holders
 }
 
@@ -88,7 +88,7 @@ func (r *run) keep(units int, req backend.ShareRequest) {
 	e.prolong(r.now, req.Lease)
 }
 
-// queue gives the caller a place at the tail, updates its place where that stands, or takes it away.
+// queue gives the caller a place at the tail, updates the place that it has already, or takes the place away.
 func (r *run) queue(req backend.ShareRequest) {
 	e := r.caller
 	if req.Want == req.Keep {
