@@ -62,16 +62,16 @@ func WithPrefix(prefix string) Option {
 // given back. Callers of the same session that wait for the same units of an RWLock or a Semaphore fail with it. A call
 // that only waits until another session gives the lock back does not fail for the replicas.
 //
-// Calls of owners that have a lock already do not fail at once, since they would lose it. A Condition's Await comes back
-// when n replicas have acknowledged that, and tries again until it does or its wait ends as without replicas, with
-// ErrLost. Lock.Resume is sent again until n have it or its context ends: the hold is not given back, and the error then
-// has OutcomeUnknown and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal and renewals are not waited
-// for.
+// Calls of owners that have a lock already do not fail at once, since they would lose it. A Condition's Await returns when
+// n replicas have acknowledged that its owner has the lock again, and asks again until they have; if its wait ends first,
+// it returns ErrLost, as without replicas. Lock.Resume is sent again until n have it or its context ends: the hold is not
+// given back, and the error then has OutcomeUnknown and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal
+// and renewals do not wait for replicas.
 //
 // WithReplicas makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
 // acknowledge. Tokens protect the data then as always. It costs a second round trip for each acquire, and a connection
-// from the client's pool (BlockingPoolSize) for both, which then stays open for the next acquire; and a waiter confirms a
-// lock that was pushed to it before Lock returns.
+// from the client's pool (BlockingPoolSize) for both round trips, which then stays open for the next acquire; and a waiter
+// confirms a lock that was pushed to it before Lock returns.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(b *Backend) error {
 		if n < 1 || timeout < time.Millisecond {
@@ -261,7 +261,7 @@ func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, err
 		}
 		dialed <- result{client, err}
 	}()
-	// explainTLS does not wait once more for a server that was silent until the client gave up.
+	// The limit keeps explainTLS from waiting a second time for a server that was silent until the client gave up.
 	asking, cancel := context.WithTimeout(ctx, option.ConnWriteTimeout)
 	defer cancel()
 	silent, stop := silentTLS(ctx, option)

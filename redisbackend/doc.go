@@ -23,8 +23,9 @@
 //	             on channel relock:session:b
 //
 // The keys of a lock are in one Cluster slot, and no lock name reaches another lock's keys. Everything expires: the hold
-// with its lease, the rest five minutes after the last change, or twice the lease if that is longer; and the record of a
-// lock for which no session waited 30 seconds after it. A prefix ([WithPrefix]) precedes all keys and channels.
+// with its lease, the rest five minutes after the last change, or twice the lease if that is longer. For a lock that was
+// free, and for which no session waited, 30 seconds take the place of five minutes. A prefix ([WithPrefix]) precedes all
+// keys and channels.
 //
 // # Protocol
 //
@@ -97,8 +98,8 @@
 // last waited for that tag. When a slot moves, or a connection is lost, the waiters ask again, and the session
 // subscribes at the slot's new node.
 //
-// In a Cluster it also needs cluster|slots, cluster|shards, asking, readonly, spublish, ssubscribe and sunsubscribe. Redis
-// 6.2 does not know the last three, and without them everything works, over the bus. Servers from version 8 on are asked
+// In a Cluster it also needs cluster|slots, cluster|shards, asking, readonly, spublish, ssubscribe and sunsubscribe.
+// Redis 6.2 does not know the last three, and without them everything works, over the bus. Servers from version 8 on are asked
 // for cluster|shards, and older ones for cluster|slots. The client takes one more connection from its pool for each node
 // that has a slot which the session waits for.
 //

@@ -32,14 +32,14 @@ import (
 // hold back on nodes that have forgotten it, or where its lease has ended while they were cut off: only while a majority
 // has it in that very renewal, and only where the node finds the lock free, so it never displaces another owner. Still, a
 // master without persistence that crashes and comes back within a lease has forgotten: run it with appendfsync always, or
-// let it stay away for the longest lease. Replicas that take over from a master forget too: a node is a master alone.
+// let it stay away for the longest lease. Replicas that take over from a master forget too: a node must have no failover.
 //
 // # Tokens
 //
 // The token of a hold is the highest that the nodes of its majority have given. Before the hold is granted it is written
-// back until a majority of the nodes has it as their last. The next holder's majority shares a node with that one, whose
-// token is above it, and so is the highest of all. Mostly no write is necessary: the attempt proposes a token a little
-// ahead of the nodes' clocks, and all give that token.
+// back until a majority of the nodes has it as their last. The next holder's majority shares a node with that majority.
+// This node gives a token above its last one, so the next holder's token is higher too. Mostly no write is necessary: the
+// attempt proposes a token a little ahead of the nodes' clocks, and all give that token.
 //
 // # Limits
 //
@@ -86,7 +86,8 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	return q, nil
 }
 
-// independent returns one node: a standalone master, with options that a quorum allows.
+// independent returns the deployment that a client reaches, as a node of a quorum. It returns an error unless that is a
+// standalone master, and the options are those that a quorum allows.
 func independent(client rueidis.Client, opts []Option) (*single.Deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
 		return nil, errors.New("not a standalone master: a failover would forget the holders of the locks")

@@ -58,7 +58,7 @@ func checkParameters(query string) error {
 	return nil
 }
 
-// validPort reports whether a URL's port is one.
+// validPort reports whether the port of a URL is empty, or a number that a port can have.
 func validPort(port string) bool {
 	_, err := strconv.ParseUint(port, 10, 16)
 	return port == "" || err == nil

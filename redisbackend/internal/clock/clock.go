@@ -49,7 +49,7 @@ const (
 	// drift is the most by which two clocks may run apart: 1000 ppm, that is 1 ms per second. A quartz is off by 50;
 	// the rest allows for clocks that are slewed (adjtime slews by 500), on either side.
 	drift = 1000
-	// resolution is that of Redis's clock in a reply.
+	// resolution is how finely a reply shows Redis's clock.
 	resolution = time.Microsecond
 )
 
@@ -97,8 +97,8 @@ func (m Mapping) NotAfter(t instant) int64 {
 }
 
 // Earliest returns the first local moment at which Redis's clock can have shown stamp, for a message that arrived at a
-// given moment, and false when nothing is known. It is to the microsecond: a grant is compared with the replies to commands
-// that were sent just before it. Keys expire by whole milliseconds, up to one early, which the margin of every lease covers.
+// given moment, and false when nothing is known. It is not rounded to milliseconds, since a grant is compared with the
+// replies to commands that were sent just before it. Keys expire up to a millisecond early: the margin of a lease covers that.
 func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 	if !m.Known {
 		return 0, false
@@ -114,7 +114,7 @@ type Clock struct {
 
 	mu      sync.Mutex
 	Mapping Mapping
-	last    Mapping // after the latest sample; a lost connection does not reset it
+	last    Mapping // the mapping after the latest sample; a lost connection does not reset it
 }
 
 // Saw adds a sample.
@@ -182,7 +182,7 @@ type Clocks struct {
 	mu     sync.Mutex // guards slots; taken before a Clock's mutex
 	slots  map[uint16]*Clock
 	BySlot bool   // set before use
-	Jumped func() // a clock's; set before use
+	Jumped func() // Jumped of the clocks of slots; set before use
 }
 
 // Of returns the clock for a key.

@@ -421,8 +421,8 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 
 // renewWhenFull renews on a server without free memory. Redis then queues no command for a transaction, not even one that
 // needs no memory, so a command of its own extends the lease. Another session may get the lock just before that: then
-// this hold is gone, as the second read shows, and the other's lease has at most become longer. (Redis 6 cannot only
-// extend. There the other's may have become shorter, if memory became free in that moment and its lease is longer.)
+// this hold is gone, as the second read shows, and the other session's lease has at most become longer. (Redis 6 has no
+// command that only extends. There it can shorten the other session's lease, if memory became free at that moment.)
 func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {

@@ -179,7 +179,8 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	return absent(answers[4:])
 }
 
-// absent returns an error if the hold key is there. No session has units of the name, so it is a Lock's, or has other data.
+// absent returns an error if the hold key is there. No session has units of the name, so the key is that of a Lock, or has
+// other data.
 func absent(hold []rueidis.RedisResult) error {
 	for _, answer := range hold {
 		if ttl, _ := answer.AsInt64(); ttl != notThere {

@@ -23,7 +23,7 @@ type snapshot struct {
 	keys      wire.Keys
 	condition string              // the condition whose tickets are in it; "" for none
 	ticketing *wire.ConditionKeys // nil for none
-	note      string              // the key of the note, if that is in it; "" for none
+	note      string              // the key of the note, if the snapshot has the note; else ""
 	channels  string
 
 	now      protocol.Instant
@@ -118,7 +118,7 @@ func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 			Waiting: tickets(waiting, terms, false), Signalled: tickets(signalled, terms, true),
 		}}
 		s.lists = s.tickets()
-		switch ttl, err := answers[9].AsInt64(); { // a record that is saved lasts for whole microseconds: never as long as these
+		switch ttl, err := answers[9].AsInt64(); { // an odd nanosecond: the end of a record that is saved never equals lasts
 		case err == nil && ttl == noExpiry:
 			s.lasts = s.now + 1
 		case err == nil && ttl >= 0:
@@ -205,7 +205,7 @@ func writePlace(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %s", w.Epoch, w.Deadline.Microseconds(), writeTerms(w))
 }
 
-// writeTerms returns the terms on which a waiter gets the lock: the end of a place, and of a ticket.
+// writeTerms returns the terms on which a waiter gets the lock, as the text with which a place and a ticket end.
 func writeTerms(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
 }

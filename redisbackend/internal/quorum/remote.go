@@ -230,9 +230,9 @@ func (r *remote) isWanted(ctx context.Context) bool {
 	return yes > 0
 }
 
-// yield gives the session's hold to the next waiter, and waits like all others. But that waiter needs two more round
-// trips to have it, and the release took one: this session comes back after four at the earliest, or after half a second
-// if that is less.
+// yield gives the session's hold to the next waiter, and waits like all others. That waiter needs two more round trips to
+// get the lock, and the release took one: this session tries again after four round trips at the earliest, or after half
+// a second if that is less.
 func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
 	began := time.Now()
 	if _, err := r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {

@@ -128,7 +128,7 @@ const (
 // It does nothing for a hold that is about to be given up.
 func (r *remote) putBack(node int, of renewal) {
 	for pause := putBackPause; r.tryPutBack(node, of); pause = min(2*pause, maxPutBackPause) {
-		wait := pause/2 + rand.N(pause) // in step with a session that polls it would always come too late
+		wait := pause/2 + rand.N(pause) // a fixed pause could match that of a session that polls: each try would come too late
 		if time.Until(of.until) <= wait || r.conn.ended() {
 			return
 		}
@@ -137,7 +137,7 @@ func (r *remote) putBack(node int, of renewal) {
 }
 
 // tryPutBack puts a hold back on a node, if the node finds the lock free. It reports whether another session has it
-// there. If the session gives the hold up afterwards, that command comes to the node afterwards too.
+// there. If the session then gives the hold up, the command that does so reaches the node after this one.
 func (r *remote) tryPutBack(node int, of renewal) (taken bool) {
 	rep := r.replicas[node]
 	ctx, cancel := context.WithTimeout(context.Background(), rep.limit)

@@ -16,9 +16,9 @@ import (
 // A replica is one lock at one node, seen by one session. Commands that take a hold there, write its token, count it, put it
 // back or give it up are sent one after the other, each under the replica's semaphore: so a node that hangs has one of these
 // waiting and not many. Their order is random, but no copy of an attempt is sent after the command that gives the attempt up:
-// what it got would stay at the node. Sent without the semaphore are the commands to inspect, to watch a hold, to read which
-// session waits, to tell that session that the lock is free (call), to renew, which grants nothing, and to force, which affects
-// any holder.
+// what the copy got would stay at the node. Sent without the semaphore are the commands to inspect, to watch a hold, to read
+// which session waits, to tell that session that the lock is free (call), to renew, which grants nothing, and to force, which
+// affects any holder.
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command
@@ -61,8 +61,8 @@ func (rep *replica) acquire(ctx context.Context, req backend.AcquireRequest, ord
 }
 
 // restore puts a hold back, unless the attempt has been given back here. The caller checks under the semaphore that the hold
-// still exists: so nothing is sent after the hold's release, and a copy that may be under way by then gets a tombstone
-// as any other. It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
+// still exists: so nothing is sent after the hold's release, which leaves a tombstone if a copy may still be under way.
+// It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
 func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
 	if h.epoch <= rep.releasedHere {
 		return false, nil

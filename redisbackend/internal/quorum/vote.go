@@ -37,11 +37,11 @@ type vote struct {
 }
 
 // tokenLead is how far the proposed token is ahead of the fastest clock: as long as an attempt is under way at most, so
-// that all nodes give that one and none its own time.
+// that all nodes give the proposed token, and none gives the time of its own clock.
 const tokenLead = 2 * time.Second
 
-// Acquire implements backend.Remote. It returns Waiting if another session has the lock at a node that kept this one
-// from a majority: that session may not get a majority either.
+// Acquire implements backend.Remote. It returns Waiting if other sessions have the lock at so many nodes that this session
+// has no majority. They may have none either.
 func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
@@ -271,10 +271,10 @@ func (t tally) doubt(err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// decided reports whether the missing replies make no difference. When too few nodes can reply, every reply makes one:
-// the replies determine whether the attempt was refused, and whether it may have been executed.
+// decided reports whether the missing replies make no difference. When too few nodes can reply, every reply makes a
+// difference: the replies determine whether the attempt was refused, and whether it may have been executed.
 func (t tally) decided(q *Quorum) bool {
-	if t.again && t.granted >= q.need { // a missing reply may be the one by which a majority has one token
+	if t.again && t.granted >= q.need { // a missing reply may give a majority the same token
 		_, agreed := t.token(q)
 		return agreed || t.open == 0
 	}

@@ -108,7 +108,7 @@ type subscriber struct {
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	open   *push.Subscription // set by the goroutine that done waits for; nil if it did not come to that
+	open   *push.Subscription // set by the goroutine that done waits for; nil if the channel was never opened
 }
 
 var _ push.Listener = (*subscriber)(nil)

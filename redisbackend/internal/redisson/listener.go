@@ -48,7 +48,7 @@ type shared struct {
 const (
 	// channelIdle is well above a heartbeat: a session that still waits has asked again by then.
 	channelIdle = time.Minute
-	// offerTimeout bounds one offer. If that fails, the waiter's next heartbeat does the same.
+	// offerTimeout bounds one offer. If an offer fails, the waiter gets the free lock at its next heartbeat.
 	offerTimeout = 3 * time.Second
 )
 
@@ -72,8 +72,8 @@ func (l *Listener) Close() {
 	l.offers.Wait()
 }
 
-// Waits notes that an attempt, sent at that moment since clock.Started, has to wait for the lock with that key. If a
-// message has come since then, the lock may have been freed before the reply came.
+// Waits notes that an attempt has to wait for the lock with the key hold. The attempt was sent at the time sent, counted
+// from clock.Started: if a message has come since, the lock may have been freed before the reply came.
 func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	if l == nil {
 		return
@@ -93,7 +93,7 @@ func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	l.channels.Want(channel)
 }
 
-// Arrived notes that the session no longer waits for the lock with that key.
+// Arrived notes that the session no longer waits for the lock with the key hold.
 func (l *Listener) Arrived(hold string) {
 	if l == nil {
 		return

@@ -17,8 +17,8 @@ type answer struct {
 	Code   int64
 	rest   [3]int64
 	vacant bool   // of acquire.lua: the lock was free, and the record is kept briefly
-	keep   int64  // else for how many seconds the record is kept, if it has no tombstones
-	note   string // else how the record ends, with tombstones; of resume.lua the hold's note
+	keep   int64  // if not vacant: for how many seconds a record without tombstones is kept
+	note   string // if not vacant: how a record with tombstones ends; of resume.lua the hold's note
 	sample clock.Sample
 }
 
@@ -49,7 +49,7 @@ func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a 
 	return a, nil
 }
 
-// readAcquire reads the reply of acquire before it is made a list: a reply that is a number need not become one.
+// readAcquire reads the reply of acquire.lua. It makes no list of a reply that is a number.
 func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at clock.Sample) (answer, error) {
 	if m, err := result.ToMessage(); err == nil && m.IsInt64() {
 		return r.decodeVacant(&m, at)
@@ -61,7 +61,7 @@ func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at
 	return r.decodeAcquire(list, at)
 }
 
-// decodeAcquire reads the reply of acquire: a single number if the lock was free.
+// decodeAcquire reads the reply of acquire.lua as a list: it has a single number if the lock was free.
 func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
 	if len(list) == 1 {
 		return r.decodeVacant(&list[0], at)
@@ -69,7 +69,7 @@ func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (an
 	return r.decode(list, at, 3)
 }
 
-// decodeVacant reads the reply for a lock that was free, which is the token and the time.
+// decodeVacant reads the reply for a lock that was free: one number, which is both the token and the time.
 func (r *Remote) decodeVacant(m *rueidis.RedisMessage, at clock.Sample) (a answer, err error) {
 	if at.Stamp, err = m.ToInt64(); err != nil {
 		return a, wire.Unexpected(err)

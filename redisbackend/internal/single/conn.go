@@ -117,7 +117,8 @@ func (c *Conn) probe(ctx context.Context) error {
 	return c.hearItself(ctx)
 }
 
-// hearItself publishes a message to the session's channel until it arrives. It returns the error of the first time alone.
+// hearItself publishes a message to the session's channel until it arrives. Only if the first PUBLISH fails does it return
+// the error of a PUBLISH.
 func (c *Conn) hearItself(ctx context.Context) error {
 	text := probeMark + rand.Text()
 	if err := c.publish(ctx, text); err != nil {
@@ -209,10 +210,10 @@ func (c *Conn) Follow() {
 	}
 }
 
-// Opened and Received are called by the channels' connections, and not after Close has returned.
+// The channels' connections call Opened and Received, and not after Close has returned.
 
-// Opened is called when the subscription has been confirmed, before the first message; when another one was lost; and by a
-// verb that finds another clock than it knew. In each case the server may be another one now.
+// Opened is called when the session's channel is open, before the first message; when the connection of a slot's channel was
+// lost; and by a verb that finds another clock than it knew. In each case the server may be another one now.
 func (c *Conn) Opened() {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()

@@ -164,7 +164,7 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 		a.note = n[9]
 	case a.keep == int64(keep):
 		a.note = n[8]
-	case a.keep > 0: // kept for longer for another session, or briefly since none waited
+	case a.keep > 0: // the record is kept for longer for another session, or briefly since none waited
 		a.note = strconv.FormatInt(a.keep, 10)
 	}
 	return a, err
@@ -267,7 +267,7 @@ func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend
 		channels = ""
 	}
 	if keep := r.keep.Load(); req.Prior.Pushed && keep > 0 {
-		req.Prior.Note = strconv.FormatUint(keep, 10) // a guess: no session keeps the record for longer
+		req.Prior.Note = strconv.FormatUint(keep, 10) // a guess, right if no session keeps the record for longer
 	}
 	args, ok := wire.LeanReleaseArgs(r.Conn.Session, req, channels)
 	if !ok || !r.Conn.Deployment.lean {

@@ -64,9 +64,9 @@ func (r *Remote) shareReplicated(ctx context.Context, args []string, req *backen
 }
 
 // got reports whether the lock is the attempt's.
-func got(a answer) bool { return a.Code == acquireGranted } // which is resumeResumed
+func got(a answer) bool { return a.Code == acquireGranted } // resumeResumed is the same number
 
-// decodeThree reads the reply of resume.
+// decodeThree reads the reply of resume.lua.
 func (r *Remote) decodeThree(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
 	return r.decode(list, at, 3)
 }

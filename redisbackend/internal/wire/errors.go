@@ -66,8 +66,8 @@ func Judged(err error, words string) error {
 }
 
 // stopped reports whether the error may have ended a script after one of its writes. An error that a script returns says
-// that it has written nothing; an error that is raised inside says where. Some of the latter a server raises at the first
-// write of a script or not at all: beforeWrites has their codes.
+// that it has written nothing; an error that is raised inside says where. Some errors a server can raise only at the first
+// write of a script, so nothing was written before: beforeWrites has their codes.
 func stopped(words string) bool {
 	return raised.MatchString(words) && !beforeWrites[codeOf(words)]
 }
@@ -157,8 +157,8 @@ func NeverSent(err error) bool {
 	return errors.As(err, &network) && network.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
 }
 
-// Blame makes errors.Is(err, ctx.Err()) hold if ctx has ended, and no context's error visible if it has not: a
-// connection that is being opened for another call fails with the end of that one's context.
+// Blame returns err so that errors.Is(err, ctx.Err()) holds if ctx has ended. If ctx has not ended, it hides the error of
+// any other context: a connection that the client was opening for another call fails when that call's context ends.
 func Blame(ctx context.Context, err error) error {
 	ended := ContextErr(ctx, time.Now())
 	switch {

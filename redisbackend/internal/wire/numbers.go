@@ -176,8 +176,8 @@ func BriefKeepFor(req *backend.AcquireRequest) uint64 {
 	return RoundUp(max(BriefKeep, 2*req.Lease, min(time.Until(req.NotAfter), MaxTTL)), time.Second)
 }
 
-// SharedKeepFor is KeepFor for a shared name, whose entries say themselves for how long they are needed: it is kept for no
-// longer than that, so that the name is soon free for another kind of lock.
+// SharedKeepFor is KeepFor for a shared name, whose entries say themselves for how long they are needed: its record is kept
+// for as long as they are, or ten seconds, so that the name is soon free for another kind of lock.
 func SharedKeepFor(lease time.Duration) uint64 {
 	return RoundUp(max(10*time.Second, lease), time.Second)
 }

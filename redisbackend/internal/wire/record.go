@@ -75,7 +75,7 @@ const textRoom = 384
 
 // A TextWriter writes the texts of one call, as ArgWriter does with numbers.
 type TextWriter struct {
-	buf  []byte // begins in a room of the caller's stack
+	buf  []byte // at first an array on the caller's stack
 	ends [maxTexts + 1]int
 	n    int
 }
@@ -131,7 +131,7 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	}
 	token, old := protocol.NextToken(req), req.Prior
 	if old.Note == "" {
-		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // a guess: no session keeps the record for longer
+		old.Note = strconv.FormatUint(KeepFor(max(req.Lease, req.GrantTTL)), 10) // a guess, right if no session keeps the record for longer
 	}
 	needs := BriefKeepFor(req)
 	if req.Yield {

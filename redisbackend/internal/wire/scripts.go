@@ -18,7 +18,7 @@ var scriptFiles embed.FS
 // SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
-	Text, SHA string // for pipelines, which Lua.Exec does not do
+	Text, SHA string // for pipelines, which Lua.Exec cannot send
 }
 
 // Scripts has a field for each script of a single lock.

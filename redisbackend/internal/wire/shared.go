@@ -47,7 +47,7 @@ const (
 	NotePrefix   = "#n" // followed by a session
 )
 
-// NoTry is what an entry has as pending if its place is of no try, or if it has none.
+// NoTry is the pending of an entry that has no place, or whose place is not that of a try.
 const NoTry = -1
 
 // ReadShared reads the fields of a shared name's record; false if one is not as the scripts write it. It reads neither the
