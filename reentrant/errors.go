@@ -71,9 +71,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// afterDo returns the error of a Do: err, that of its function, joined with ended, that of giving up its hold. If the hold
-// was lost, and the function failed because of the loss, the two are one error. within is the function's context, and ctx the
-// caller's.
+// afterDo returns the error of a Do: err, its function's error, joined with ended, the error of giving up its hold. If the
+// hold was lost, and the function failed because of the loss, the two are one error. within is the function's context, and ctx
+// the caller's.
 func afterDo(ctx, within context.Context, err, ended error) error {
 	lost := only(ended)
 	of, named := errors.AsType[*Error](err)

@@ -30,8 +30,8 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 	const op = "inspect"
 	states := make([]State, len(names))
 	var asked []backend.Inspection
-	var locks []*Lock // that are asked for
-	var places []int  // their places among the names
+	var locks []*Lock // the locks with valid names
+	var places []int  // the index in names of each of them
 	for i, name := range names {
 		l := s.NewLock(name)
 		if l.invalid != nil {

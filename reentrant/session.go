@@ -364,7 +364,7 @@ func (s *session) awaitDrained() {
 // first.
 func (s *session) awaitAll(limit <-chan struct{}) bool {
 	for _, drain := range []func() <-chan struct{}{s.locks.Drained, s.shared.Drained, s.conditions.Drained} {
-		drained := drain() // the monitors last: a writer may still use one
+		drained := drain() // the monitors of conditions last: a writer may still use one
 		select {
 		case <-drained:
 			continue

@@ -10,7 +10,7 @@ import (
 // bound returns the name that the lock shares with other handles.
 func (l *Lock) bound() core.Bound { return core.BoundTo(l.session.core, l.handle.Name) }
 
-// asker returns the owner that a question about the lock is about.
+// asker returns the owner whose hold a caller asks about: the caller, or the owner of the Do in whose context it asks.
 func (l *Lock) asker(ctx context.Context) (Owner, error) {
 	return l.bound().Asker(ctx, l.invalid, l.handle.Has)
 }
@@ -18,7 +18,7 @@ func (l *Lock) asker(ctx context.Context) (Owner, error) {
 // bound returns the name that the lock shares with other handles.
 func (l *RWLock) bound() core.Bound { return core.BoundTo(l.session.core, l.handle.Name) }
 
-// asker returns the owner that a question about the lock is about.
+// asker returns the owner whose holds a caller asks about, as [Lock.asker] does.
 func (l *RWLock) asker(ctx context.Context) (Owner, error) {
 	return l.bound().Asker(ctx, l.invalid, l.has)
 }
