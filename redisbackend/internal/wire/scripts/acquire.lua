@@ -16,9 +16,10 @@
 -- Returns  now, of a lock that was free: granted, with now as the token, and the record kept as 14 says; or
 --          {code, now, a, b, c}
 --   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
---     sixth element, for pass, take and free: the record's keep, as text with its tombstones if there are any, 0 if its
---     op is not 0
---   2 waiting (q) or held by another: a TTL of the holder, ms; b 1 if it was asked for a lock that may be idle, else 0
+--     sixth element, for pass.lua, take.lua and free.lua: the record's keep, as text with its tombstones if there are
+--     any, 0 if its op is not 0
+--   2 waiting (q) or held by another: a TTL of the holder, ms; b 1 if the holder may not need the lock, and was asked
+--     for it; else 0
 --   3 stale: this epoch has had the lock or was given up, or a higher one was sent
 --   4 late: not after has passed
 --   or an error, and nothing is touched: WRONGTYPE, the key has something else than a lock; FARTOKEN, see common.lua
@@ -80,7 +81,7 @@ end
 
 if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
   if not flag('f') or rec.state == 'g' then redis.call('PEXPIRE', KEYS[1], lease) end
-  if rec.state == 'g' or tonumber(rec.keep) < tonumber(keep) then -- there are more copies than vacant.lua counts with
+  if rec.state == 'g' or tonumber(rec.keep) < tonumber(keep) then -- vacant.lua chose a keep that suffices for one copy
     if rec.state == 'g' then rec.state = 'h' end
     rec.keep = longer(rec.keep, keep)
     save(KEYS[2], rec, now)
@@ -96,8 +97,8 @@ if mine then -- a newer attempt of the same session takes over
     if not grant(KEYS, rec, now, next, dead, channel, field, flag('q') and session) then redis.call('DEL', KEYS[1]) end
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
-  local stopped = rec.session ~= session -- a run, in a grant to this session, before it took the place away
-  -- A message about its last attempt says nothing of this one. (With y no other session waits.)
+  local stopped = rec.session ~= session -- a run that granted the lock to this session, and left its place in the queue
+  -- An earlier message named the session's last attempt, not this one. (With y no other session waits.)
   local others = owner == '*linger' and not flag('y') and redis.call('LINDEX', KEYS[3], '0')
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', flag('y') and keep or ARGV[14])
   occupy(KEYS, rec, now, field, session .. ':' .. owner, holds, not flag('k') and lease)

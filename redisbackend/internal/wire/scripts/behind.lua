@@ -1,10 +1,11 @@
 -- behind.lua: the beginning of share, which the loader puts before common.lua. It handles the heartbeat of a session that has
 -- no units and waits behind the head, as most of many sessions do: its place gets a new deadline, and nothing else
--- changes. To make the functions of the other files would take Redis longer than all of this. It leaves to share, and
--- changes nothing: all but a copy of the session's last epoch, a run before which something can have ended, a head that
--- fits or is a try to be refused, holders that must be told to keep less, tokens ahead of the clock, and whatever is an error.
+-- changes. To make the functions of the other files would take Redis longer than all of this. In all other cases it changes
+-- nothing, and the rest of share.lua runs: if the request is no copy of the session's last epoch, something may have ended
+-- since the last run, the head fits or is a try to be refused, holders must be told to keep less, tokens are ahead of the
+-- clock, or anything is an error.
 
--- behind returns the reply to such a heartbeat, nil to all else.
+-- behind returns the reply to such a heartbeat, nil to any other request.
 local function behind()
   local mine = redis.pcall('HGET', KEYS[1], ARGV[1])
   if type(mine) ~= 'string' or string.sub(mine, 1, #ARGV[2] + 3) ~= ARGV[2] .. ' 0 ' then return nil end
@@ -39,7 +40,7 @@ local function behind()
   end
   local needs = math.max(deadline + grant * 1000, tonumber(memory)) - now
   ttl = math.max(ttl, ARGV[18] * 1000, math.ceil(needs / 1000))
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl)) -- first, as in save
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl)) -- before HSET, as in save of sharing.lua
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' 0 ' .. till .. ' ' .. memory .. ' ' .. under .. ' ' .. order .. ' '
     .. wants .. ' ' .. string.format('%.0f', deadline) .. ' ' .. rest)
   local share = kind == 'p' and math.ceil(ARGV[7] / sessions) or 0

@@ -26,8 +26,8 @@
 -- migrating every command on a key that is missing at that moment fails, also on one that the run itself has emptied.
 -- So a run that stops after any of its commands must leave a state that all others can go on from:
 --   - what can be refused is read first, with pcall, and returned: an error that a script returns came before any write
---   - a new holder's field comes before the old one goes, and the record after both: until then it says who has it
---   - the record of a free lock comes before the hold, which may then be left without a TTL: foreign knows it by that
+--   - a new holder's field comes before the old one goes, and the record after both: until then it names the old holder
+--   - the record of a free lock comes before the hold, which may then be left without a TTL: foreign knows it by the record
 --   - waiters leave the queue, and tickets the condition, when all that they get is there; nothing is read after that
 --   - a hold is deleted by the last command
 -- Numbers that are only passed on stay text: converting costs more than most commands. Owners and names are
@@ -53,7 +53,7 @@ local function garbage(what)
 end
 
 -- record reads the record of a lock; a lock that has none gets one without a session. Tokens are numbers, all else is
--- text. If raw is an error, record returns that; and an error if raw is not the text of a record.
+-- text. If raw is an error, record returns it. If raw is not the text of a record, record returns an error of its own.
 local function record(raw)
   if not raw then
     return {first = 0, last = 0, session = '-', epoch = '0', op = '0', state = 'h', keep = '0', tombs = ''}
@@ -158,14 +158,14 @@ local function look(k, session)
   return rec, field, mine
 end
 
--- counted returns the number of holds that a text is, nil if it is none.
+-- counted returns the hold count that a text shows, nil if the text is no hold count.
 local function counted(holds)
   return #holds <= 10 and string.find(holds, '^[1-9]%d*$') and tonumber(holds)
 end
 
--- foreign returns an error if the hash, of which field is one, is no lock: a hold expires, has an owner, and is counted.
--- A hold that does not expire was left by a run that stopped, if its session has the record or a place: it gets the
--- lease. A script that has no use for holds gives no lease.
+-- foreign returns an error if the hash that has the field is no lock: a hold expires, has an owner, and has a count, which
+-- foreign checks if holds is given. A hold that does not expire was left by a run that stopped, if its session has the
+-- record or a place: it gets the lease, if one is given.
 local function foreign(k, rec, field, ttl, lease, holds)
   local session = string.match(field, '^([^:]*):')
   if ttl == -1 and session and (session == rec.session or k[4] and redis.call('HEXISTS', k[4], session) == 1) then
@@ -184,8 +184,8 @@ local function far(rec, now, tokens, seen)
 end
 
 -- issue gives the record to an attempt, with a new block of tokens: above every token of this lock, not below the
--- clock (so that they rise even if Redis forgot the last one) and above the highest that the session has seen. It
--- ends at the HORIZON, so a block may be smaller than requested, and has at least one token.
+-- clock (so that they rise even if Redis forgot the last one) and above the highest that the session has seen. The
+-- block ends at the HORIZON, so it may be smaller than requested, and has at least one token.
 local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.first = math.max(rec.last + 1, now, seen + 1)
   rec.last = math.max(rec.first, math.min(rec.first + tokens - 1, now + HORIZON))

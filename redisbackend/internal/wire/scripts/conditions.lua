@@ -30,7 +30,7 @@ local function take(key, member)
   if key == 5 then taken[member] = true end
 end
 
--- clean takes the tickets away: at first from those that are waiting.
+-- clean removes the tickets that take has noted, first from those that are waiting.
 local function clean(k)
   for key = 5, 7 do
     for i = 1, #leaving[key], MANY do
@@ -39,7 +39,7 @@ local function clean(k)
   end
 end
 
--- ticket returns the waiter with a number, in the order of arrival; nil if there is none.
+-- ticket returns waiter number i, in the order of arrival; nil if there is none.
 local function ticket(k, i)
   if not line[i] then
     local more = #line + (i > 1 and BATCH or 1)
@@ -117,8 +117,8 @@ local function notify(k, now, channel, has, listening)
 end
 
 -- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
--- the process of the first has died, or was paused. Signals beyond a BATCH wait for the next run. A signal that is
--- served needs no other waiter.
+-- the process of the first has died, or was paused. Signals beyond a BATCH wait for the next run. The signals in served
+-- are acknowledged by this run, and go to no other waiter.
 local function recall(k, now, channel, has, listening, served)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     if not served or not served[member] then

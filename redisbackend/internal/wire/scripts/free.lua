@@ -1,11 +1,11 @@
 -- free: releases a lock, or gives it to the first waiter, if the record is still as the session remembers it. It stands
--- alone, without common.lua, as pass does.
+-- alone, without common.lua, as pass.lua does.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
--- ARGV  1 the record as it was left  2 field of the hold  3 channel prefix; "": release gives the lock to waiters
+-- ARGV  1 the record as it was left  2 field of the hold  3 channel prefix; "": if sessions wait, nothing is changed
 -- Returns  1 released; the record stays   2 released, and the lock is the first waiter's   0 nothing is changed: the
 --          record is another one, the hold is gone, or the first waiter is dead or needs more than this script does;
---          the session then sends release
+--          the session then sends release.lua
 -- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that gets
 --          a message; tokens rise.
 -- Twice    the second run finds no hold, or another record.
@@ -22,8 +22,8 @@ if not owner or #grant > 15 or #holds > 10 or #keep > 10 then return 0 end
 local last, session, upto, kept, tombs = string.match(ARGV[1], '^%d+ (%d+) (%S+) (%d+) %d+ %a (%d+)(.*)$')
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
--- These cases are left to release: a token ahead of the clock, a block of tokens, a hold that may linger, and a place
--- that was served already.
+-- These cases are left to release.lua: a token ahead of the clock, a block of tokens, a hold that may linger, and a
+-- place that was served already.
 if now > tonumber(deadline) or now <= tonumber(last) or now <= tonumber(seen) then return 0 end
 if tokens ~= '1' or owner == '*linger' then return 0 end
 if first == session and tonumber(epoch) <= tonumber(upto) then return 0 end

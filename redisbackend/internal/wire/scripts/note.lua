@@ -6,8 +6,8 @@
 -- Returns  {code, now}   1 kept   2 gone: this epoch does not have the lock
 -- Keeps    everything else. The note lasts no less than the record would if it were saved now.
 -- Twice    it lasts from the second run.
--- Late     a note of an epoch that no longer has the lock is not stored. Of two of one epoch the last to arrive stays,
---          until the session writes its note again.
+-- Late     a note of an epoch that no longer has the lock is not stored. Of two notes of one epoch the last to arrive
+--          stays, until the session writes its note again.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
 local KEPT, GONE = 1, 2

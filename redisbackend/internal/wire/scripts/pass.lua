@@ -7,10 +7,10 @@
 --       6 holds wanted
 --       and only to begin a lease: 7 lease, ms  8 not after: Redis time, us, from which this copy is refused
 --       9 seconds that the record is kept
--- Returns  0 the record is another one, the hold is gone, or not after has passed; the session then sends acquire.
---          Nothing is changed, but if the hold has the field 5 already it has the holds wanted. Otherwise it is the
---          attempt's: 1; or if a lease begins Redis's time in us, under a token of that, or the least token if it is
---          higher.
+-- Returns  0 the record is another one, the hold is gone, or not after has passed; the session then sends acquire.lua.
+--          Nothing is changed, except that a hold which has the field 5 already gets the holds wanted.
+--          Above 0: the attempt has the lock. If a lease begins, the number is Redis's time in us, and the token is
+--          that time, or the least token if it is higher; if none begins, the number is 1.
 -- Keeps    at most one field in the hold hash, and its TTL unless a lease begins; tokens rise.
 -- Twice    no record is written twice, so the second run finds another one, whatever happened in between.
 -- Late     as twice: the record that it compares with never comes again.

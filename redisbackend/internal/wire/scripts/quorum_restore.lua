@@ -31,10 +31,10 @@ local refused = far(rec, now, 0, upto)
 if refused then return refused end
 
 if epoch > last then
-  rec.session, rec.epoch, rec.op, rec.first = session, ARGV[2], '0', rec.last -- no block of the last holder's
+  rec.session, rec.epoch, rec.op, rec.first = session, ARGV[2], '0', rec.last -- without the last holder's block
 end
 if upto > rec.last then rec.first, rec.last = first, upto end
 rec.state, rec.keep = 'h', longer(rec.keep, ARGV[9])
--- Instead of the hold of an older epoch of the session, if there is one.
+-- This replaces the hold of an older epoch of the session, if there is one.
 occupy(KEYS, rec, now, field, session .. ':' .. ARGV[3], ARGV[4], ARGV[5])
 return {RESTORED, now}

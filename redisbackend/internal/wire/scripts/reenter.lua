@@ -7,7 +7,7 @@
 --          2 gone: this epoch no longer has the lock
 -- Keeps    the TTL never shrinks, and does not change when the count falls.
 -- Twice    op is not above the last one: nothing changes, and the present count is returned.
--- Late     op is not above that of a later one, and another epoch than that of the hold changes nothing.
+-- Late     its op is not above the op of a later run, and another epoch than that of the hold changes nothing.
 
 local session, epoch, op, holds = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local DONE, GONE = 1, 2

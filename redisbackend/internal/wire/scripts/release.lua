@@ -43,7 +43,7 @@ if code == RELEASED and stays > 0 then -- the new field comes before the old one
   redis.call('PEXPIRE', KEYS[1], ARGV[7])
   redis.call('HSET', KEYS[1], NO_SESSION .. ':' .. field, holds)
   redis.call('HDEL', KEYS[1], field)
-  rec.state, dirty = 'h', tonumber(rec.keep) > 0 -- its session is told no more of those that wait
+  rec.state, dirty = 'h', tonumber(rec.keep) > 0 -- its session gets no more messages about waiters
 end
 if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
@@ -53,7 +53,7 @@ if free then -- if the session has a place up to epoch, a run that stopped in a 
   free = vacate(KEYS, rec, now, field, ARGV[5], dirty, session, epoch)
 elseif dirty then
   save(KEYS[2], rec, now)
-  if code == RELEASED then outlast(KEYS[2], text(rec.keep + math.ceil(stays / 1000))) end -- inspect reads it
+  if code == RELEASED then outlast(KEYS[2], text(rec.keep + math.ceil(stays / 1000))) end -- inspect.lua reads it
 end
 --redisson if free and code == RELEASED then freed(KEYS[1]) end
 return {code, now}

@@ -1,7 +1,7 @@
 -- share: states what a session has of a shared name from now on, and what it wants in total: so it asks, gives back,
 -- waits, withdraws and confirms. A copy of the last epoch changes none of that.
 --
--- KEYS  1 record; for a session that keeps nothing and wants some, also of a Lock that must not be:  2 hold  3 queue
+-- KEYS  1 record; if the session keeps nothing and wants some, a Lock's keys too, which must be missing: 2 hold 3 queue
 -- ARGV  1 session  2 epoch  3 kind: r or p
 --       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
 --       7 limit: units of all sessions together
@@ -68,7 +68,7 @@ local function retain(units)
   end
 end
 
--- queue gives the session a place at the tail, updates the one it has where it stands, or takes it away.
+-- queue gives the session a place at the tail, updates the place that it has already, or takes the place away.
 local function queue()
   if want == keep then return leave(me) end
   if me.order == 0 then

@@ -1,5 +1,5 @@
 -- share_force: takes the units of all sessions that have some, for the head of the queue. A session that had units
--- loses its place too: it would not learn that they were gone if it was granted more before it asks.
+-- loses its place too: if it was granted more units there, it would not learn that the first ones were gone.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 kind: r or p  2 channel prefix  3 seconds that the record is kept

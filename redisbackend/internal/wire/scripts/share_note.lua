@@ -6,8 +6,8 @@
 -- Returns  {code, now}   1 kept   2 gone: this is not the session's last epoch, or it has no live units
 -- Keeps    everything else. The note is deleted with the session's entry.
 -- Twice    the same.
--- Late     a note of an epoch that is not the last is not stored. Of two of one epoch the last to arrive stays, until
---          the session writes its note again.
+-- Late     a note of an epoch that is not the last is not stored. Of two notes of one epoch the last to arrive stays,
+--          until the session writes its note again.
 
 local session, epoch, note = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local KEPT, GONE = 1, 2

@@ -1,7 +1,7 @@
 -- shared.lua: what the scripts of shared names have in common: read-write locks and semaphores. It follows common.lua.
 --
 -- Keys of a shared name N (its record is the key that a lock's record has, so a name is one or the other):
---   hold     not there; messages and slots are named by it
+--   hold     not there; its name is in messages, and decides the slot
 --   record   hash  "=" -> "kind token units holders sessions soonest first last told"
 --                      kind           r a read-write lock, p a semaphore
 --                      token          the last one given out

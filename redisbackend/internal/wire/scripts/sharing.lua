@@ -14,7 +14,7 @@ local key, hold, channel, caller, now, s
 local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
 local dirty, gone = {}, {}     -- entries to write, fields to delete
 local left = false             -- a place went without a grant, or asks for less than before
-local lapsed = false           -- the head's place has ended, and it has units: it was asked for none
+local lapsed = false           -- the head's place has ended, and it has units: as the head, it was not asked for them
 
 -- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
 -- refuses no attempt any more; nil for anything else. holdkey and queue are its keys.
@@ -179,7 +179,7 @@ local function prolong(e, us)
   mark(e)
 end
 
--- beyond returns an error as far does, for the even tokens of a shared name.
+-- beyond does what the function far does, for the even tokens of a shared name.
 local function beyond(n, above)
   return far({last = s.token}, now, 2 * math.max(tonumber(n), 1), above)
 end

@@ -9,7 +9,7 @@
 -- Keeps    a signal goes to a live waiter or, if there is none, has no effect. A copy of a run that stopped half-way
 --          goes on with it: it signals the same waiters, or one more.
 -- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
--- Late     op is not above that of a later one, and another epoch than that of the hold signals no waiter.
+-- Late     its op is not above the op of a later run, and another epoch than that of the hold signals no waiter.
 
 local session, epoch, op = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local all = ARGV[4] == '1'

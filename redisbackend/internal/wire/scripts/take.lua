@@ -1,13 +1,14 @@
 -- take: an attempt that takes a free lock which the session itself had last, if the record is still as the session
--- remembers it. It stands alone, without common.lua, as pass does.
+-- remembers it. It stands alone, without common.lua, as pass.lua does.
 --
 -- KEYS  1 hold  2 record  3 queue
 -- ARGV  1 the record as it was left  2 least token  3 the record as it shall be, after its tokens: with the attempt's
 --       epoch  4 the field that the hold shall have  5 holds wanted  6 lease, ms
 --       7 not after: Redis time, us, from which this copy is refused  8 seconds that the record is kept
 -- Returns  0 nothing is changed: the record is another one, the lock is not free, sessions wait, or not after has
---          passed; acquire then says which. Otherwise it is the attempt's: Redis's time in us. Its token is that, or
---          the least token if that is higher: so tokens rise although Redis forgot those of other sessions.
+--          passed; the session then sends acquire.lua. Above 0: the attempt has the lock; the number is Redis's time in
+--          us. The token is that time, or the least token if it is higher: so tokens rise although Redis forgot those
+--          of other sessions.
 -- Keeps    at most one field in the hold hash; no waiter is passed over; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 -- Late     as twice: the record that it compares with never comes again. After its not after it does nothing.

@@ -1,10 +1,12 @@
 -- vacant.lua: the beginning of acquire, which the loader puts before common.lua. It takes a lock that has no holder and
 -- for which no session waits, as when a name is locked for the first time. To make common.lua's functions would take
--- Redis longer than all of this. It leaves to acquire, and changes nothing: a record with tombstones or of this attempt
--- or a newer one, tokens that are ahead of the clock, a block of them, and whatever is an error.
+-- Redis longer than all of this. In these cases it changes nothing, and the rest of acquire.lua runs: the record has
+-- tombstones, or is of this attempt or a newer one, tokens are ahead of the clock, a block of them is wanted, or anything
+-- is an error.
 --
--- Nothing but the clock and the record that is compared could give a late copy the lock, so the record need only last until
--- the latest not after, and for as long as another server's clock may be behind: ARGV 14. It lasts longer if it did so far.
+-- Only the clock and this script's look at the record keep a late copy from the lock. So the record need only last until the
+-- latest not after, and for as long as another server's clock may be behind: ARGV 14. A record that was kept for longer so
+-- far still is.
 
 -- there is the number of keys that the lock has: none, or the record alone, which is then read.
 local there = ARGV[8] == '1' and ARGV[2] ~= '0' and redis.pcall('EXISTS', KEYS[1], KEYS[2], KEYS[3])

@@ -3,15 +3,16 @@
 -- this script is put in front of pass.lua, which then runs. It needs nothing of common.lua.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
--- ARGV  1 to 9 those of pass, to begin a lease
+-- ARGV  1 to 9 those of pass.lua, to begin a lease
 --      10 session  11 its entry among the waiters up to the deadline, "epoch "  12 patience, us
 --      13 its entry after the deadline, " grant holds tokens seen keep owner"
 --      14 how the record ends: its keep, and its tombstones  15 ms that the queue must last, or acquire prolongs it
 --      16 channel prefix
--- Returns  0 nothing is changed, and acquire decides: the record is another one, the hold is gone, not after has
---          passed, the first waiter is dead or needs more than this script does, or the session has a place already.
---          Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass returns it.
--- Keeps    as pass; the lock goes to the session that waits longest, and only that gets a message; tokens rise.
+-- Returns  0 nothing is changed, and the session then sends acquire.lua: the record is another one, the hold is gone,
+--          not after has passed, the first waiter is dead or needs more than this script does, or the session has a
+--          place. Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass.lua
+--          returns it.
+-- Keeps    as pass.lua; the lock goes to the session that waits longest, and only that gets a message; tokens rise.
 -- Twice    no record comes again, so the second run finds another one, whatever happened in between.
 -- Late     as twice: the record that it compares with never comes again. After its not after it does nothing.
 
@@ -27,7 +28,7 @@ if first then
   local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
   if now > tonumber(deadline) then return 0 end
   -- The time is up if the token, which is no less than the clock, is above not after. A token that is far ahead of the
-  -- clock, a block of them, and a hold that may linger are acquire's.
+  -- clock, a block of tokens, and a hold that may linger are left to acquire.lua.
   local token = math.max(now, tonumber(ARGV[2]), seen + 1)
   if token > tonumber(ARGV[8]) or tokens ~= '1' or owner == '*linger' then return 0 end
   if tonumber(keep) > tonumber(ARGV[9]) or redis.call('PTTL', KEYS[3]) < tonumber(ARGV[15]) then return 0 end
