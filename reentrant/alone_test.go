@@ -54,7 +54,7 @@ func TestALockWithWhichASessionIsAloneCostsNoCommands(t *testing.T) {
 	})
 }
 
-// A lock that is used now and then never costs more commands than without the option: a session that kept it in vain does not
+// A lock that is used now and then never costs more commands than without WithLinger: a session that kept it in vain does not
 // keep it again after its next use.
 func TestALockThatIsKeptInVainIsNotKeptAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

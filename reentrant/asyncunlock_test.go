@@ -216,7 +216,7 @@ func TestAnAsyncUnlockFreesTheLockForOtherSessions(t *testing.T) {
 	})
 }
 
-// An inner hold is given up as without the option: the lock stays its owner's.
+// An inner hold is given up as without WithAsyncUnlock: the owner keeps the lock.
 func TestAnInnerUnlockIsNotAsync(t *testing.T) {
 	inAsyncModes(t, func(t *testing.T, opts []reentrant.Option) {
 		b := memory.New()

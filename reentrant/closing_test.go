@@ -53,8 +53,8 @@ func TestHoldersReenterWhileTheirSessionIsClosed(t *testing.T) {
 	}
 }
 
-// When Close begins, a goroutine waits for an operation by another goroutine of the same owner. It counts as a holder,
-// too.
+// When Close begins, a goroutine waits for an operation by another goroutine of the same owner. The waiting one counts as a
+// holder, too.
 func TestAWaiterForReentryIsNotExpelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

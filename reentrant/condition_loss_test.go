@@ -108,7 +108,7 @@ func awaitsTooLong(t *testing.T, b *memory.Backend, a *reentrant.Session, ctx co
 	return err
 }
 
-// The owner has been notified of the loss when the server's reply comes, and so Await returns it, and takes no signal.
+// The owner has been notified of the loss when the server's reply comes. So Await returns ErrLost, and takes no signal.
 func TestAHoldThatEndsWhileAwaitIsUnderWayIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

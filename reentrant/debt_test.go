@@ -123,7 +123,7 @@ func TestHoldsLeftToExpireAreForgotten(t *testing.T) {
 	})
 }
 
-// Do and a Slot release their own permits: one whose permits are not lost does not account for those that are.
+// Do and a Slot release their own permits: if these are not lost, the release does not count for lost permits of others.
 func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -144,7 +144,7 @@ func TestDoAndSlotsReleaseTheirOwnPermits(t *testing.T) {
 	})
 }
 
-// A Release by another caller has accounted for the permit that a Do lost. So when the Do releases a permit, it is that
+// The Release of another caller has counted for the permit that a Do lost. So the permit that the Do releases is that
 // caller's.
 func TestADoWhoseLossWasReleasedByAnotherReleasesThatCallersPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

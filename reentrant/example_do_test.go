@@ -77,7 +77,7 @@ func ExampleState() {
 	// Output: held once by owner ~worker-7 <nil>
 }
 
-// A caller that finds one waiting already does not join the queue.
+// A caller that finds another caller in the queue does not join it.
 func ExampleWithMaxWaiting() {
 	session, stop := exampleSession()
 	defer stop()

@@ -15,7 +15,8 @@ func WithJitter(d time.Duration) Option {
 	return func(c *config) { c.Jitter = func(most time.Duration) time.Duration { return min(d, most) } }
 }
 
-// WithNaps makes a session find its wall clock ahead by so, as if its machine had been suspended, or its clock had been set.
+// WithNaps makes a session find its wall clock ahead by the number of nanoseconds in so, as if its machine had been suspended,
+// or its clock had been set.
 func WithNaps(so *atomic.Int64) Option {
 	return func(c *config) { c.Ahead = func(time.Time) time.Duration { return time.Duration(so.Load()) } }
 }

@@ -26,9 +26,9 @@ type victim struct {
 	b         *memory.Backend
 	one       *reentrant.Session
 	cohort    *reentrant.Session // with lingering holds
-	theirs    *reentrant.Session // ours has what theirs waits for
+	theirs    *reentrant.Session // has what one and cohort wait for, and waits for some of what one has
 	holds     []victimHold
-	releases  []func() error // what theirs has
+	releases  []func() error // they release what theirs has
 	waiters   sync.WaitGroup
 	mu        sync.Mutex
 	served    bool // set when theirs has released everything; guarded by mu
@@ -39,7 +39,7 @@ type victim struct {
 type victimHold struct {
 	name    string
 	lost    <-chan struct{}
-	trusted func() (time.Time, error) // returns whether the hold is lost; nil if that cannot be asked for
+	trusted func() (time.Time, error) // returns until when the hold is trusted; nil if that cannot be asked for
 	lease   time.Duration
 	verify  func() error
 	release func() error

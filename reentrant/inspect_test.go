@@ -66,7 +66,7 @@ func TestInspectAllIsOneRoundTrip(t *testing.T) {
 	})
 }
 
-// If one name cannot be read the others are still read, and the log names that one, once until it can be read again.
+// If one name cannot be read, the others are still read. The log reports that name once, and not again until it could be read.
 func TestInspectAllSkipsWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -19,7 +19,7 @@ func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 	const delay = 1500 * time.Millisecond
 	for name, c := range map[string]struct {
 		goOn func(t *testing.T, ctx context.Context, resumed, first, next *reentrant.Lock)
-		err  error // the time limit of the Resume
+		err  error // what Resume returns
 	}{
 		"unlocked and locked elsewhere": {goOn: func(t *testing.T, ctx context.Context, resumed, _, next *reentrant.Lock) {
 			require.NoError(t, resumed.Unlock(ctx))

@@ -40,7 +40,7 @@ func (q *queueing) warnings() (lines []string) {
 	return lines
 }
 
-// what is what a call can take, wait for, and give up.
+// A what is a lock, a side or permits: something that calls can take, wait for, and give up.
 type what struct {
 	take, give func(s *reentrant.Session, ctx context.Context) error
 	mode       string
@@ -345,7 +345,7 @@ func TestALongWaitForTheCallersOwnDoIsReportedAsSuch(t *testing.T) {
 	}
 }
 
-// The look takes a while, and meanwhile the caller gets the lock.
+// The session asks the server for the holder. The reply takes a while, and meanwhile the caller gets the lock.
 func TestALongWaitDoesNotNameTheCallerItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -369,7 +369,7 @@ func TestALongWaitDoesNotNameTheCallerItself(t *testing.T) {
 	})
 }
 
-// A look counts as new for a second. A caller that had permits at the time may wait by then.
+// For a second the session uses what it has found out about holders. By then a caller that held the lock may wait for it.
 func TestALongWaitOfAShortLeaseDoesNotNameTheCallerItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &notebook{}

@@ -54,9 +54,9 @@ var (
 	boundLimit = bound{wait: cellPatience, limit: cellPatience + cellCommand/8 + soon, heeds: true, after: soon}
 	// TryAnyFor tries each lock once, and then waits until its time limit. If it got two locks, it releases one.
 	boundCommandThenLimit = bound{wait: cellPatience, limit: 2*cellCommand + cellPatience + 2*soon, heeds: true, after: soon}
-	// Unlock outlives its context: it "has asked again for the length of the lease, at most 6 seconds".
+	// Unlock outlives its context: it "has tried for the length of the lease, at most 6 seconds".
 	boundUnlock = bound{limit: 6*time.Second + soon}
-	// Signal outlives its context too: "while Redis does not answer it goes on trying until the hold is lost".
+	// Signal outlives its context too: it "keeps trying until the hold is lost".
 	boundSignal = bound{limit: cellLease}
 	// Do unlocks after its context has ended, and a MultiLock releases what it has.
 	boundCtxAndUnlock = bound{limit: forever, heeds: true, after: cellLease}
@@ -68,7 +68,7 @@ var (
 	boundAwaitFor = bound{wait: cellPatience, limit: cellPatience + cellLease, heeds: true, after: cellLease}
 	// AwaitUninterruptibly: only a signal ends it.
 	boundNone = bound{limit: forever}
-	// The channel of Wanted is closed when Redis reports the waiter, that of Lost if Redis cannot be asked for a lease.
+	// The channel of Wanted is closed when Redis reports the waiter, the channel of Lost when Redis was silent for a lease.
 	boundWanted = bound{limit: cellLease + soon, heeds: true, after: soon}
 	// Close waits for holders until its context ends, and a second more for the backend.
 	boundClose = bound{limit: forever, heeds: true, after: time.Second + soon}

@@ -112,7 +112,7 @@ func testMatrix(t *testing.T, m modeKind) {
 		for _, f := range failures {
 			for _, x := range contexts {
 				if r.bound.local() && (m.cohort || x.ends > 0) {
-					continue // the result has nothing that lasts, so nothing that could end meanwhile
+					continue // a call that sends nothing ends before its context, and is the same in a cohort
 				}
 				if n++; n%stride != 0 {
 					continue
@@ -297,7 +297,7 @@ func (c *cell) perform() {
 	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // the session may not have noticed it yet
 		r.ctxErr = context.DeadlineExceeded
 	}
-	for settled := false; !settled; { // a loss while the caller reads what it has is in all of it, or in nothing
+	for settled := false; !settled; { // reads once more if there was a loss meanwhile, so that have and lost agree
 		before := c.lostOf(lost)
 		r.have = c.has()
 		r.lost = c.lostOf(lost)

@@ -109,7 +109,7 @@ func TestAHoldThatMovedWhileAReplyWasUnderWay(t *testing.T) {
 func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 	for name, gets := range map[string]struct {
 		verb  memory.Verb
-		first bool // it already has the hold
+		first bool // the session already has the hold
 		by    func(*reentrant.Lock, context.Context) error
 	}{
 		"Lock":              {memory.Acquire, false, (*reentrant.Lock).Lock},

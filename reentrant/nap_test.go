@@ -22,7 +22,7 @@ func TestAfterASleepOnlyHoldsThatRedisConfirmsAreTrusted(t *testing.T) {
 		sleep, stepped time.Duration // after a clock was set it is ahead as well, although the machine did not sleep
 		fixed, silent  bool
 		lost           bool
-		within         time.Duration // of the time that counts against the lease
+		within         time.Duration // how long after the sleep the hold is lost, at the latest
 	}{
 		"a nap":                       {sleep: 5 * time.Second},
 		"a nap, and Redis is silent":  {sleep: 5 * time.Second, silent: true, lost: true, within: lease - 5*time.Second},

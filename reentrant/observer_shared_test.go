@@ -96,8 +96,8 @@ func TestTheEventsOfSharedNamesHaveAnOrder(t *testing.T) {
 	assert.Empty(t, c.inside, "each Acquired has its Released")
 }
 
-// drained waits until the observer has seen all events so far: the last one belongs to a call made now. Others than that
-// may still be under way, so it is not enough to count.
+// drained waits until the observer has seen all events so far: the last of them belongs to a call that drained makes. To
+// count events is not enough, since some may still be under way.
 func drained(t *testing.T, s *reentrant.Session, c *census) {
 	m := s.NewSemaphore("last", 1)
 	before := c.ends.Load()

@@ -54,7 +54,7 @@ var optionEdges = map[string]optionEdge{
 	"WithTurn-time":        of(turnTime),
 	"WithTurn-time-long":   of(turnTime, reentrant.WithLease(longest)),
 	"WithTurn-time-cohort": of(turnTime, reentrant.WithCohort()),
-	"WithSpin":             count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // as many tries are made
+	"WithSpin":             count(func(n int) reentrant.Option { return reentrant.WithSpin(min(n, 1<<10)) }), // each is a try, so not too many
 	"WithLinger":           of(reentrant.WithLinger),
 	"WithLinger-cohort":    of(reentrant.WithLinger, reentrant.WithCohort()),
 	"WithFixedLease":       {lock: func(n int64) reentrant.LockOption { return reentrant.WithFixedLease(time.Duration(n)) }},

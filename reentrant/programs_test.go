@@ -20,11 +20,11 @@ import (
 
 // A weather is what can happen while a program runs.
 type weather struct {
-	lost, again int // of a thousand commands or messages; with none, each channel keeps the order of its messages
+	lost, again int // how many of a thousand commands and messages; if both are 0, each channel keeps the order of its messages
 	lease       time.Duration
 	heartbeat   time.Duration
 	event       func(p *program, s *reentrant.Session) // it happens to a session now and then
-	forgets     bool                                   // the server takes units from sessions that do not know
+	forgets     bool                                   // the server takes units from sessions without their knowledge
 }
 
 // weathers has the kinds of weather. Calls in the calm one have so little time that none may need a heartbeat.
@@ -59,7 +59,7 @@ type program struct {
 	forgot   time.Time                   // when the server last took units from sessions that do not know
 	writes   int
 	highest  reentrant.Token                        // of all writers
-	versions map[reentrant.Token]int                // how many writes there had been
+	versions map[reentrant.Token]int                // how many writes there had been when a reader had this version
 	seen     map[*reentrant.Session]reentrant.Token // the session's highest token or version
 }
 
@@ -453,7 +453,7 @@ func newProgram(t *testing.T, seed uint64, w weather) *program {
 	return p
 }
 
-// players returns the players of a program of permits, or of a read-write lock if there are none.
+// players returns the players of a program that uses permits, or a read-write lock if permits is 0.
 func (p *program) players(permits int) (all []*player) {
 	for i, s := range p.sessions {
 		for j := range 1 + p.rnd.IntN(4) {
@@ -526,7 +526,7 @@ func TestRandomProgramsOfSharedNames(t *testing.T) {
 				if raceEnabled {
 					programs = 200
 				}
-				if w.event != nil { // they are longer
+				if w.event != nil { // such programs take longer
 					programs /= 10
 				}
 				for seed := range uint64(programs) {

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// distant makes the server a few milliseconds away.
+// distant returns a server that is a few milliseconds away.
 func distant() backend.Backend {
 	return memory.New(memory.WithFault(func(memory.Op) memory.Verdict {
 		return memory.Verdict{Delay: 2 * time.Millisecond, Late: 2 * time.Millisecond}
@@ -188,7 +188,7 @@ func TestTheNextOwnerOfASideWaitsOrHolds(t *testing.T) {
 	})
 }
 
-// A caller that waits behind another of its session, while other sessions have what they want, is told so: not that the
+// A caller waits behind another of its session, while other sessions have what both want. Its error does not say that the
 // server did not reply.
 func TestTheContextOfACallerInLineEndsBetweenHeartbeats(t *testing.T) {
 	for kind, take := range map[string]func(context.Context, *reentrant.Session) error{

@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lagging is a Backend whose replicas lag while behind is set: then nothing that a session acquires counts. As with a
-// Redis, a lock is released, units are not, and the lock of conditions needs no replica.
+// lagging is a Backend whose replicas lag while behind is set: then nothing that a session acquires counts. As redisbackend
+// does, it releases a lock that does not count, keeps units, and needs no replica for the lock of conditions.
 type lagging struct {
 	backend.Backend
 	behind atomic.Bool

@@ -97,8 +97,8 @@ func TestAHeadThatGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 	})
 }
 
-// If the time of a call ends while it gives way, it returns the error that it has seen: that Redis did not reply, and
-// not that another owner has the lock.
+// If the time of a Lock ends while it gives way to a Resume, it returns the error of its own tries: that Redis did not reply,
+// and not that another owner has the lock.
 func TestAHeadThatGaveWayToResumeReturnsTheErrorOfItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -58,8 +58,8 @@ func (r *yesRemote) Release(context.Context, backend.ReleaseRequest) (backend.Re
 	return backend.Released, nil
 }
 
-// inUse returns the size of heap and stacks when everything that can be collected is: one collection leaves work to
-// cleanups and pools, also of earlier tests.
+// inUse collects all garbage, and returns the size of heap and stacks then. One collection is not enough, since it leaves work
+// to cleanups and pools, also of earlier tests.
 func inUse() (heap, stacks int64) {
 	var m runtime.MemStats
 	for settled := 0; settled < 3; settled++ {

@@ -320,7 +320,7 @@ func (a *actor) start(verb string, args []string) {
 	}
 }
 
-// book is a method of the read-write lock, or of a condition of its write side.
+// book returns a method of the read-write lock, or of a condition of its write side.
 func (a *actor) book(verb string) func(context.Context) error {
 	l := a.stage.sessions[a.session].NewRWLock("book")
 	c := l.NewCondition("ready")

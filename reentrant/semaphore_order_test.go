@@ -60,8 +60,8 @@ func TestACallerBesideALongJobIsNotStarved(t *testing.T) {
 	})
 }
 
-// A session that has permits has a pushed grant of more confirmed. The reply that the session waits, which the push has
-// overtaken, does not put that off until the next heartbeat.
+// A session that has permits asks the server to confirm a pushed grant of more permits. It does so at once, and not at the
+// next heartbeat, although the reply that it has to wait arrives after the push.
 func TestAGrantThatOvertakesTheReplyIsConfirmedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

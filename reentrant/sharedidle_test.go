@@ -258,7 +258,7 @@ func TestATryToReadSucceedsAfterADowngrade(t *testing.T) {
 	})
 }
 
-// A tryCase has a holder whose use makes another session's try fail.
+// tryCases are holds that make another session's try fail while they are in use.
 var tryCases = map[string]struct {
 	take func(context.Context, *reentrant.Session) error
 	try  func(context.Context, *reentrant.Session) (bool, error)

@@ -126,7 +126,7 @@ func TestPermitsShowTheNoteOfTheirCaller(t *testing.T) {
 	})
 }
 
-// The server forgets a session's note when it grants the session more.
+// The server forgets a session's note when it grants the session more, so the session sends the note again.
 func TestANoteOfPermitsStaysWhenTheSessionIsGrantedMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -192,7 +192,7 @@ func TestANoteOfAShortPartIsNotSent(t *testing.T) {
 	})
 }
 
-// A note that is lost is written with the next renewal, and so is that an earlier one is over.
+// A note that is lost is sent again with the next renewal, and so is the command that ends an earlier note.
 func TestANoteOfASideThatIsLostIsSentAgain(t *testing.T) {
 	for what, verdict := range map[string]memory.Verdict{"lost": memory.Lose, "unanswered": memory.LoseReply, "refused": memory.Refuse("NOPERM")} {
 		t.Run(what, func(t *testing.T) {

@@ -362,7 +362,7 @@ func TestTheNumberOfASlotIsFreeBeforeItsPermitWithAsyncUnlock(t *testing.T) {
 	})
 }
 
-// A server that is silent keeps Release no longer than it keeps Unlock, and no longer than ctx lasts if Unlock waits for nothing.
+// A silent server delays Release for as long as it delays Unlock, at most; and if Unlock does not wait, for as long as ctx lasts.
 func TestReleaseOfASlotEndsThoughTheServerIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []reentrant.Option

@@ -37,7 +37,7 @@ func (p *slotProgram) random(most time.Duration) time.Duration {
 	return time.Duration(p.rnd.Int64N(int64(most)))
 }
 
-// took notes a slot. No other that is not lost has its number.
+// took notes a slot, and checks that no other slot, unless that is lost, has the same number.
 func (p *slotProgram) took(s reentrant.Slot) {
 	token, err := s.Token()
 	if err != nil { // lost already

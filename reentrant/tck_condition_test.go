@@ -307,8 +307,8 @@ func TestTckWaitersAreSeenAsTheyAre(t *testing.T) {
 	})
 }
 
-// ReentrantLockTest.testAwaitUninterruptibly, AbstractQueuedSynchronizerTest.testAwaitUninterruptibly. One is cancelled
-// before it waits, one while it does.
+// ReentrantLockTest.testAwaitUninterruptibly, AbstractQueuedSynchronizerTest.testAwaitUninterruptibly. One waiter is
+// cancelled before it waits, another while it waits.
 func TestTckAwaitUninterruptiblyIgnoresItsContext(t *testing.T) {
 	condKits(t, func(t *testing.T, k condKit) {
 		deaf := func(ctx context.Context) error {

@@ -159,7 +159,7 @@ func TestTckLoopOfTimedTriesLeaksNothing(t *testing.T) {
 	})
 }
 
-// heapObjects returns how many objects are alive after everything that can be collected is.
+// heapObjects collects all garbage, and returns how many objects are left.
 func heapObjects() uint64 {
 	runtime.GC()
 	runtime.GC() // objects that the first collection left to finalizers and pools

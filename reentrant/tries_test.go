@@ -40,15 +40,15 @@ type caller struct {
 	work    chan func()
 	l       *reentrant.RWLock
 	m       *reentrant.Semaphore
-	leave   func() // the line
+	leave   func() // ends its wait
 
 	reads, writes, permits int
 	waits                  way
 	waiting                bool
-	came                   int // to the line
+	came                   int // the step at which it began to wait
 
-	wanted <-chan struct{} // of what it has; nil if it has not asked
-	others bool            // have waited since
+	wanted <-chan struct{} // what Wanted returned for what it has; nil if it has not asked
+	others bool            // others have waited since it asked
 }
 
 func (p *quietProgram) say(format string, args ...any) {
@@ -220,7 +220,7 @@ func (p *quietProgram) watch(u *caller) {
 	p.say("%s watches", u.name)
 }
 
-// needs reports whether a caller waits for what another has: for a side of its own, or for permits of its session's callers.
+// needs reports whether o waits for what u has: for a side that u has, or for permits that callers of u's session have.
 func (p *quietProgram) needs(o, u *caller) bool {
 	switch {
 	case !o.waiting || o == u && p.permits == 0:
@@ -233,7 +233,7 @@ func (p *quietProgram) needs(o, u *caller) bool {
 	return true
 }
 
-// checkWanted checks that each caller that watches knows that others wait, if and only if one has since it asked.
+// checkWanted checks that each caller that watches knows that others wait, if and only if another has waited since it asked.
 func (p *quietProgram) checkWanted() {
 	for _, u := range p.callers {
 		left := u.reads+u.writes == 0

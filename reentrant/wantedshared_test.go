@@ -339,7 +339,7 @@ func TestWantedOfPermitsIsAboutPermitsThatAreNotThere(t *testing.T) {
 	})
 }
 
-// With its part of the permits in use, a session waits for others' permits, which its own callers can release too.
+// A session whose permits are all in use waits at the server for more. Its own callers can serve it too, by a Release.
 func TestWantedOfPermitsIsClosedForACallerThatWaitsAtTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -41,7 +41,8 @@ func sessionWithLog(t *testing.T, b *memory.Backend, opts ...reentrant.Option) (
 	}
 }
 
-// An operator who has only the line of a loss knows whose it was, since when, and what it means for what was written.
+// An operator who has only the log's line of a loss knows whose hold was lost, since when that owner had it, and what this
+// means for data that were written.
 func TestTheLineOfALossSaysWhatItMeans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -131,7 +132,7 @@ func TestAWaitInVainNamesTheHolder(t *testing.T) {
 	}
 }
 
-// The calls that end together ask once. A call that was cancelled asks nothing: its caller has left.
+// Calls whose time ends together ask for the holder once. A call that was cancelled asks nothing: its caller has left.
 func TestCallsThatWaitInVainAskOnceForTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
