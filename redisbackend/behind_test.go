@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A heartbeat of a session that waits behind the head of a shared name is handled by the first lines of the script share.
+// A heartbeat of a session that waits behind the head of a shared name is handled by behind.lua, the first lines of share.lua.
 // The explorer compares these lines with package protocol. The tests in this file begin with states to which no rule of
 // the protocol leads.
 

@@ -477,8 +477,8 @@ func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
 	servers.Masters[down].Thaw()
 }
 
-// patientCluster starts a Cluster whose nodes do not miss one that hangs. While it forms they do, and so replace connections
-// that do not work.
+// patientCluster starts a Cluster whose nodes do not notice that one of them hangs. They notice it only while the Cluster forms,
+// and so replace connections that do not work.
 func patientCluster(t *testing.T) (*site, *redisserver.Cluster) {
 	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no")
 	for _, node := range servers.Nodes() {
@@ -488,7 +488,7 @@ func patientCluster(t *testing.T) (*site, *redisserver.Cluster) {
 	return s, servers
 }
 
-// holdsOnAllNodes returns a session that holds locks on all nodes of a Cluster, with what renews them.
+// holdsOnAllNodes returns a session that holds locks on all nodes of a Cluster, and the renewals of these locks.
 func holdsOnAllNodes(t *testing.T) (*member, []backend.Renewal, *redisserver.Cluster) {
 	s, servers := patientCluster(t)
 	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner

@@ -187,7 +187,7 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	at := int(((slot+1)*int64(len(m.masters)) - 1) / 16384)
 	master := m.masters[at].client
 	do := func(words ...string) rueidis.RedisResult {
-		return master.Do(context.WithoutCancel(ctx), master.B().Arbitrary(words...).Build()) // the mark goes in any case
+		return master.Do(context.WithoutCancel(ctx), master.B().Arbitrary(words...).Build()) // the mark is removed in any case
 	}
 	for _, key := range keys {
 		m.fill(do, key)

@@ -31,7 +31,7 @@ type garbageSite struct {
 	under       backend.Token
 	one, two    *member // one has the lock and a permit; two waits for both
 	lock        keys.ConditionKeys
-	note, units string // the keys of the lock and of the semaphore
+	note, units string // the keys of the lock's note and of the semaphore's record
 }
 
 const garbageCondition = "c"

@@ -55,7 +55,7 @@ func (n *numbered) seen(clock int64) backend.Token {
 	return backend.Token(token)
 }
 
-// An outcome is the result of a step, without what depends on the time of the run.
+// outcome returns the result of a step, without what depends on the time of the run.
 func outcome(err error, answer string) string {
 	if err != nil {
 		return fmt.Sprintf("error, refused %v, unknown %v", backend.Refused(err), backend.OutcomeUnknown(err))

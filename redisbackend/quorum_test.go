@@ -109,7 +109,7 @@ func (c *council) on(m *member) (nodes []int) {
 	return nodes
 }
 
-// holder returns the session that has the lock at a node, "" if it is free or the node is down.
+// holder returns who has the lock at a node, as "session:owner"; "" if it is free or the node is down.
 func (c *council) holder(i int) string {
 	pairs, _ := c.nodes[i].do("HGETALL", c.name).AsStrMap()
 	for field := range pairs {
@@ -130,7 +130,7 @@ func (c *council) nowhere(m *member) {
 	c.nodes[0].eventually(func() bool { return len(c.on(m)) == 0 }, "no node has anything left")
 }
 
-// try sends one copy of an attempt, ignores its result, and returns how long it took.
+// try sends one copy of an attempt, and returns the reply and how long it took.
 func (m *member) try(epoch uint64, change ...func(*backend.AcquireRequest)) (backend.AcquireReply, time.Duration, error) {
 	began := time.Now()
 	reply, err := m.remote.Acquire(m.ctx(), request(epoch, change...))

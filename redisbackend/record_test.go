@@ -66,8 +66,8 @@ func records(t *testing.T, client rueidis.Client, options ...redisbackend.Option
 	return after, wrote
 }
 
-// parseRecord returns the record, and its text, which is the same when it is written again. Tokens then count from the
-// first, and tombstones have no end.
+// parseRecord returns the record and its text, and checks that Format returns the same text. In the record that it returns,
+// tokens count from the first, and tombstones have no end.
 func (s *site) parseRecord(state string) (r lua.Record, text string) {
 	s.Helper()
 	text = strings.Join(s.record(), " ")
@@ -137,7 +137,8 @@ func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
 	})
 }
 
-// Where a grant stopped before it took the place away, a session has the lock and a place. It is not one that waits for itself.
+// Where a grant stopped before it took the place away, a session has the lock and a place. The session does not count as one
+// that waits for itself.
 func TestAHolderIsNotToldOfAPlaceOfItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, b := range []*member{s.join("a"), s.withoutScripts().join("b")} {

@@ -230,7 +230,7 @@ func TestWithPrefixARedissonLocksNameHasThePrefix(t *testing.T) {
 	a.granted()
 }
 
-// Without the option, sessions neither publish messages for Redisson nor listen to Redisson's channels.
+// Without WithRedisson, sessions neither publish messages for Redisson nor listen to Redisson's channels.
 func TestRedissonCostsNothingWithoutTheOption(t *testing.T) {
 	s := realRedis(t)
 	heard := s.subscribe(false, javaChannel)

@@ -67,8 +67,8 @@ func (w *watched) site(opts ...redisbackend.Option) *site {
 }
 
 // failover has the sentinel make the replica the master, and waits until it is. A sentinel that has stood still for two
-// seconds does nothing for thirty. One that has not heard from the replica for some seconds gives up, and is told again
-// then.
+// seconds does nothing for thirty. A sentinel that has not heard from the replica for some seconds gives up; failover then
+// repeats the command.
 func (w *watched) failover() {
 	w.Helper()
 	begun := 0
@@ -214,7 +214,7 @@ func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 		r := await(t, lockLater(t.Context(), beyond.session().NewLock("lock")), "the lease ends where it is not renewed")
 		require.NoError(t, r.err)
 		assert.Greater(t, r.token, first)
-		return again(old.Verify)(ctx) // here it is renewed
+		return again(old.Verify)(ctx) // at the old master the hold is renewed
 	})
 }
 

@@ -146,8 +146,8 @@ func TestReentryIsTwoCommands(t *testing.T) {
 	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
-// Unlock and Lock of neighbours are one command together. The few more are the ends of the run, when the queue is
-// empty, what is answered too late, and renewals.
+// Unlock and Lock of neighbours are one command together. A few more commands come from the ends of the run, when the queue
+// is empty, from replies that come too late, and from renewals.
 func TestALocallyContendedSectionIsOneCommand(t *testing.T) {
 	h := newHouse(t)
 	h.turns(t, 10, 10)
@@ -167,7 +167,7 @@ func TestWaitingCostsRedisNothingButTheHeadsHeartbeat(t *testing.T) {
 		wg.Go(func() { assert.ErrorIs(t, l.Lock(ctx), context.Canceled) })
 	}
 	require.Eventually(t, func() bool { return l.QueueLength() == 100 }, time.Minute, time.Millisecond)
-	n := h.commands(t, func() { time.Sleep(200 * time.Millisecond) }) // what is counted is what does not happen
+	n := h.commands(t, func() { time.Sleep(200 * time.Millisecond) }) // no event ends this wait, since nothing must be sent
 	assert.Zero(t, n, "while an owner of the same process has the lock no waiter asks Redis")
 	cancel()
 	wg.Wait()
@@ -225,7 +225,7 @@ func BenchmarkSessionLockUnlock(b *testing.B) {
 }
 
 // A hundred goroutines of one process take turns, against two that alternate a script that does nothing: what a
-// hand-over would cost if it were nothing but its one command. Slices of both in turn, since the machine drifts.
+// hand-over would cost if it were nothing but its one command. Slices of both alternate, since the machine's speed varies.
 func BenchmarkSessionContended(b *testing.B) {
 	h := newHouse(b)
 	h.turns(b, 100, 100)

@@ -175,7 +175,7 @@ func (c *crowd) quickest(f func()) bill {
 
 const crowded = 1000
 
-// waiting returns one heartbeat of each of n sessions that wait for a shared name, one after the other.
+// waiting returns sessions that wait for a shared name, and a function that sends one heartbeat of each, one after the other.
 func waiting(t testing.TB, kind backend.ShareKind, sessions int) (c *crowd, heartbeat func()) {
 	most, want := backend.AllUnits, backend.AllUnits
 	if kind == backend.Permits {
@@ -199,7 +199,7 @@ func waiting(t testing.TB, kind backend.ShareKind, sessions int) (c *crowd, hear
 	}
 }
 
-// waitingForLock does the same as waiting for a Lock.
+// waitingForLock does for a Lock what waiting does for a shared name.
 func waitingForLock(t testing.TB, sessions int) (c *crowd, heartbeat func()) {
 	c = newCrowd(t, 0, 0, sessions)
 	beat := func(m *crowdMember) backend.AcquireStatus {
@@ -239,7 +239,8 @@ func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
 	}
 }
 
-// reading returns one write among n sessions that read: each gives its unit back and gets it again.
+// reading returns sessions that read, and a function that writes once among them: each reader gives its unit back and gets it
+// again.
 func reading(t testing.TB, readers int) (c *crowd, write func()) {
 	c = newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
 	writer := c.join("writer", backend.ReadWrite, backend.AllUnits)

@@ -249,7 +249,7 @@ func forcing(c *crew) error {
 	return second(c.a.remote.(backend.Sharer).ForceShared(c.ctx(), c.kind, time.Now().Add(time.Minute)))
 }
 
-// renewing sends the script by itself: a backend sends it in a pipeline, with those of other names.
+// renewing sends share_renew.lua by itself: a backend sends it in a pipeline, with other scripts.
 func (s *sharer) renewing() error {
 	script := lua.LoadScripts(lua.Variant{}).ShareRenew
 	args := []string{s.id, text(int64(s.epoch)), text(int64(s.under)), text(lease.Milliseconds()), "60"}
@@ -302,7 +302,7 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 	for _, h := range halfShares {
 		t.Run(h.name, func(t *testing.T) {
 			name, _, _ := strings.Cut(h.name+" ", " ")
-			texts := []stopper{{text: oneByOne.Replace(all[name].Text)}} // stops wherever the script itself does, and between
+			texts := []stopper{{text: oneByOne.Replace(all[name].Text)}} // can stop wherever the script itself can, and in between
 			if testsize.Full() {
 				texts = append(texts, stopper{text: all[name].Text})
 			}

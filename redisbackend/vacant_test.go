@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A lock that no session has or waits for is taken by the first lines of acquire.
+// A lock that no session has or waits for is taken by vacant.lua, the first lines of acquire.lua.
 
 // inner returns how many commands scripts have run during f; false on the embedded Redis, which does not count.
 func (s *site) inner(f func()) (n int, counted bool) {
@@ -104,7 +104,7 @@ func TestAcquireKeepsTheRecordForLongWhereCopiesMayBeUnderWay(t *testing.T) {
 	})
 }
 
-// An attempt that the first lines of acquire do not decide is left to the rest of the script.
+// An attempt that vacant.lua does not decide is left to the rest of acquire.lua.
 func TestAcquireOfAFreeLockIsRefusedAsEver(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
