@@ -159,7 +159,7 @@ func (h *hand) renewed(p *part) time.Duration {
 }
 
 // backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. The check runs
-// a script, so it is made only at every fourth time.
+// a script, so it is made only every fourth time.
 func (h *hand) backedUnits(p *part) {
 	if h.now()%4 != 0 {
 		return

@@ -31,7 +31,7 @@ type cable struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	calm     bool // nothing is slow, and nothing arrives twice
-	dead     bool // its process has died: what that still sends must not arrive as a copy either
+	dead     bool // its process has died: no copy of what the process still sends may arrive, either
 	brittle  bool // data take no time to pass, and every fault cuts the cable; set before anything goes through
 	deaf     bool // published messages are lost while it is calm
 	up, down fault
@@ -68,7 +68,7 @@ func (c *carriers) ends() {
 	}
 }
 
-// Wait waits until there are none.
+// Wait waits until no goroutine is left.
 func (c *carriers) Wait() {
 	c.mu.Lock()
 	if c.many > 0 && c.none == nil {
@@ -84,7 +84,7 @@ func (c *carriers) Wait() {
 // A strand is one connection that goes through a cable.
 type strand struct {
 	client, server net.Conn // the cable's ends
-	lost           bool     // something was dropped, so nothing more can pass; cable.mu
+	lost           bool     // something was dropped, so nothing more can pass; guarded by cable.mu
 }
 
 // A parcel is what one end has written at once, and when the other gets it.
@@ -164,7 +164,7 @@ func (c *cable) reconnect() {
 	}
 }
 
-// settle makes the cable calm, or ends that.
+// settle makes the cable calm, or ends the calm.
 func (c *cable) settle(calm bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

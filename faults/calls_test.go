@@ -56,7 +56,7 @@ const (
 	atOnce
 )
 
-// lockPart is a lock as the owner of ctx uses it. What waits has a context of its own, with that owner.
+// lockPart is a lock as the owner of ctx uses it. Calls that wait have contexts of their own, with that owner.
 func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 	return &part{
 		name: l.Name(), exclusive: true,
@@ -280,7 +280,7 @@ func (w *world) learn(c *call) {
 	w.holds[c.key()], c.held = h, h
 }
 
-// over reports whether the fixed lease of a hold may be over. It begins when its request is sent, and a margin is taken off.
+// over reports whether the fixed lease of a hold may be over. The lease begins when its request is sent, and a margin is taken off.
 func (h held) over(at int64) bool {
 	const longest = 3 * time.Second // of a command
 	return h.terms.fixed > 0 && at > h.got+(h.terms.fixed*98/100-longest).Nanoseconds()

@@ -14,7 +14,7 @@ import (
 
 // While nothing goes wrong, a message takes up to twice usual, and a call takes a few messages.
 const (
-	prompt = time.Second // a call that need not wait, a grant, a report, a signal
+	prompt = time.Second // how long each of these takes at most: a call that need not wait, a grant, a report, a signal
 )
 
 // disorder finds calls that break the order, or are late. Most checks are made only for the time before the first fault.

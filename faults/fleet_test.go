@@ -24,7 +24,7 @@ import (
 // process that is killed is replaced by another in the same seat.
 type fleet struct {
 	t     *testing.T
-	role  role   // each role, without what differs between processes
+	role  role   // the role of each process, without what differs between processes
 	dir   string // a folder for what processes write
 	seats []*seat
 

@@ -367,7 +367,7 @@ func (h *hand) useSlot(ctx context.Context) {
 		time.Sleep(between(h.random, 0, h.pace()))
 	}
 	c = h.give(p)
-	if c.Outcome == history.Unknown { // that is about the number
+	if c.Outcome == history.Unknown { // the outcome of the number's release is unknown
 		c.Outcome = history.OK
 	}
 	h.also(c, simDesks, 1)
@@ -454,8 +454,8 @@ func (h *hand) waits(p *part) {
 type trip struct {
 	id   string
 	from string    // a process
-	to   string    // the process that has boarded it; world.mu
-	over chan bool // whether that has failed, and the hold may still be with the first
+	to   string    // the process that has boarded it; guarded by world.mu
+	over chan bool // receives whether the resume failed, so that the hold may still be with the first process
 }
 
 // travel resumes the hold of another process, or lets others resume one.

@@ -265,7 +265,7 @@ func TestRankedAGrantWhoseReplyIsLateIsTrustedForLess(t *testing.T) {
 	lb := session(t, srv.Addr(), reentrant.WithLease(patience), reentrant.WithHeartbeat(lease/10)).NewLock("slow")
 	var asked time.Time
 	mail.by(func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error) {
-		proxy.mend() // the case that the last reply came too late to be trusted
+		proxy.mend() // in case the last reply came too late to be trusted
 		asked = time.Now()
 		reply, err := send(ctx, req)
 		proxy.dropRequests()  // before the hold could be renewed

@@ -33,7 +33,7 @@ var simTraced = []string{simNorth, simSouth, simRight}
 // It has one command executed at a time, at a whole millisecond.
 type recorder struct {
 	server *redistest.Server
-	turn   chan struct{} // of the command that is executed
+	turn   chan struct{} // has a value while a command is executed
 
 	mu       sync.Mutex
 	start    time.Time
@@ -167,7 +167,7 @@ func (rec *recorder) hears(m *message, kind string, token, last backend.Token) {
 	rec.noteLocked(m.lock, l)
 }
 
-// got notes that an owner has the lock, and when that is lost.
+// got notes that an owner has the lock, and has it noted when the owner loses the lock.
 func (rec *recorder) got(h *hand, p *part) {
 	trace := rec.traces[p.name]
 	if trace == nil {
@@ -278,7 +278,7 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 	}
 }
 
-// notes has something done to the server, between two commands, and notes what for all traces.
+// notes calls do between two commands, and adds a line named what to all traces.
 func (rec *recorder) notes(what string, do func()) {
 	rec.turn <- struct{}{}
 	defer func() { <-rec.turn }()
@@ -403,7 +403,7 @@ func (tr *lockTrace) text() string {
 	return "<<\n" + strings.Join(lines, ",\n") + ">>\n"
 }
 
-// A recordedBackend is between a session and its backend, and tells the recorder what passes.
+// A recordedBackend is between a session and its backend, and reports to the recorder what passes.
 type recordedBackend struct {
 	backend.Backend
 	recorder *recorder
@@ -492,7 +492,7 @@ func (r recordedRemote) sends(ctx context.Context, m message) (context.Context, 
 	return r.conn.recorder.sends(ctx, m)
 }
 
-// Acquire makes the session forget how it left the lock, at times, so that the full script leaves a lease as it was.
+// Acquire at times drops what the session remembers of the lock, so that the full script, and not pass.lua, keeps the lease.
 func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if req.KeepTTL && req.Epoch%3 == 0 {
 		req.Prior = backend.Prior{}
@@ -550,7 +550,7 @@ func (r recordedRemote) Resume(ctx context.Context, req backend.ResumeRequest) (
 	return reply, err
 }
 
-// Reenter is a renewal that may leave the lease as it is.
+// Reenter is traced as a renewal that may leave the lease as it is.
 func (r recordedRemote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	ctx, m := r.sends(ctx, message{line: line{kind: "renew", epoch: req.Epoch, op: req.Op, holds: req.Holds}, lease: req.Lease})
 	reply, err := r.Remote.Reenter(ctx, req)

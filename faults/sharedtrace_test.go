@@ -12,14 +12,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// As TestTraces, of a read-write lock, for spec/trace/SharesTrace.tla (.ci/traces -shares).
+// TestSharedTraces does what TestTraces does, with a read-write lock, for spec/trace/SharesTrace.tla (.ci/traces -shares).
 func TestSharedTraces(t *testing.T) {
 	recordTraces(t, func(s *reentrant.Session, w tracedWork) func(context.Context) {
 		return (&sharedWorker{w, s.NewRWLock(traced)}).work
 	})
 }
 
-// A shareStep is what a step of a shared name has beside.
+// A shareStep is what a step of a shared name has besides the fields of a step.
 type shareStep struct {
 	// Of a request.
 	keep, want        int
@@ -50,15 +50,15 @@ type sharedState struct {
 	queue   []sharedPlace
 }
 
-// A sharedEntry is what it has of a session.
+// A sharedEntry is what the server has of a session of the name.
 type sharedEntry struct {
 	epoch        uint64
 	units        int
-	left         int64 // of the lease, ms; in the last one there is 1 left
+	left         int64 // of the lease, ms; 1 in its last millisecond
 	under, first backend.Token
 }
 
-// A sharedPlace is one in its queue.
+// A sharedPlace is a place in the name's queue.
 type sharedPlace struct {
 	s     string
 	want  int
@@ -66,11 +66,11 @@ type sharedPlace struct {
 	order uint64
 }
 
-// A sharing is what a trace of a shared name needs beside. trace.mu guards it.
+// A sharing is what a trace of a shared name needs besides the fields of a trace. trace.mu guards it.
 type sharing struct {
-	names  map[string]string // short ones, by the ids of sessions
+	names  map[string]string // the sessions' names in the trace, by their ids
 	inside []*sharedUse
-	wanted []string // while a message is executed
+	wanted []string // the sessions that the message being executed asks to give back
 	calmed []string
 	fresh  bool
 }
@@ -180,7 +180,7 @@ func (w *sharedWorker) enters(own context.Context, writes, reads bool) *sharedUs
 	default:
 		u.held = func() bool { return w.lock.ReadHoldCount(own) > 0 }
 		token, err = w.lock.Version(own)
-		token-- // the last one before
+		token-- // the last token before this version
 	}
 	if err == nil {
 		w.tr.got(u, token, reads)
@@ -188,7 +188,7 @@ func (w *sharedWorker) enters(own context.Context, writes, reads bool) *sharedUs
 	return u
 }
 
-// stays has a side for a while, or until it is lost. A reader that has it for the while leaves.
+// stays keeps a side for a while, or until it is lost, and notes the loss. A reader that was not lost leaves.
 func (w *sharedWorker) stays(own context.Context, u *sharedUse, dwell time.Duration) {
 	select {
 	case <-w.lock.Lost(own):
@@ -312,7 +312,7 @@ func (x *shareStep) tokens() []backend.Token {
 	return all
 }
 
-// text returns what a step has beside. All units are as many as SharesTrace.tla has.
+// text returns the fields that a step of a shared name adds. AllUnits becomes tracedLimit.
 func (x *shareStep) text(what string, rank func(backend.Token) int) string {
 	switch what {
 	case "got", "left", "lost":
@@ -345,7 +345,7 @@ func (x *shareStep) text(what string, rank func(backend.Token) int) string {
 		rank(x.state.block()), rank(x.state.top), strings.Join(entries, ", "), strings.Join(places, ", "))
 }
 
-// tracedLimit is how many units there are in a trace: TLC's integers cannot count more than AllUnits.
+// tracedLimit stands for AllUnits in a trace, and is the Limit of SharesTrace.cfg: AllUnits is the largest integer of TLC.
 const tracedLimit = 1000
 
 func few(units int) int { return min(units, tracedLimit) }

@@ -88,7 +88,7 @@ type world struct {
 	seed     uint64
 	server   *redistest.Server
 	recorder *recorder          // nil: no traces are written
-	asker    *reentrant.Session // of the server alone: no fault concerns it
+	asker    *reentrant.Session // connected to the server without a cable: no fault concerns it
 	start    time.Time
 	calm     bool // until the first fault; written between the phases, when no process begins
 	born     uint64
@@ -187,7 +187,7 @@ func (w *world) expires() {
 }
 
 // kept returns how long the server may keep a key. A record whose tokens ran ahead of the clock is kept for that much
-// longer, and one whose lock stayed taken for as long as that, both in whole seconds.
+// longer, rounded up to seconds.
 func (w *world) kept(key string) time.Duration {
 	if !strings.Contains(key, ":t:") {
 		return simKept

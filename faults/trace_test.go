@@ -93,7 +93,7 @@ type step struct {
 type trace struct {
 	seed   uint64
 	server *redistest.Server
-	turn   chan struct{} // of the one message that is executed
+	turn   chan struct{} // has a value while a message is executed
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -426,7 +426,7 @@ type tracedRemote struct {
 	b *tracer
 }
 
-// Acquire makes the session forget how it left the lock, at times, so that the full script leaves a lease as it was.
+// Acquire at times drops what the session remembers of the lock, so that the full script, and not pass.lua, keeps the lease.
 func (r tracedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if req.KeepTTL && req.Epoch%3 == 0 {
 		req.Prior = backend.Prior{}
