@@ -174,6 +174,24 @@ func TestCloseLeavesTheHoldOfAnOwnerInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
+// A copy of the attempt of a hold that Close gives up arrives when another session has had the lock since.
+func TestALateCopyOfAnAttemptTakesNothingAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		closed, other := newSession(t, b), newSession(t, b)
+		b.SetFault(memory.Script(memory.Acquire, memory.Verdict{Mute: true, Again: time.Second}))
+		require.NoError(t, closed.NewLock("x").Lock(owner(t, "o")))
+		require.ErrorIs(t, closed.Close(ended()), context.Canceled)
+		l := other.NewLock("x")
+		require.NoError(t, l.Lock(owner(t, "p")))
+		require.NoError(t, l.Unlock(owner(t, "p")))
+		time.Sleep(2 * time.Second)
+		locked, err := l.IsLocked(t.Context())
+		require.NoError(t, err)
+		assert.False(t, locked)
+	})
+}
+
 func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -147,7 +147,7 @@ func (s sink) Granted(g backend.Grant) {
 	if err != nil {
 		return
 	}
-	session.core.Cleaner.Do(func() { session.locks.ReleaseOrphan(remote, g.Name, g.Epoch) })
+	session.core.Cleaner.Do(func() { session.locks.ReleaseOrphan(remote, g.Name, g.Epoch, time.Time{}) })
 }
 
 // Signalled wakes the owner of a ticket.

@@ -127,13 +127,14 @@ func (st *State) evict(epoch uint64, mayBeThere bool) {
 		st.m.Evicted()
 		st.disownLocked()
 	}
-	remote, name := st.remote, st.name
+	at := st.moment(st.s.core.Age())
+	remote, name, pendingUntil := st.remote, st.name, st.m.PendingUntil(&at)
 	st.mu.Unlock()
 	if !evicted {
 		return
 	}
 	if mayBeThere && st.Queue.Idle() {
-		st.s.core.Cleaner.Do(func() { st.s.ReleaseOrphan(remote, name, epoch) })
+		st.s.core.Cleaner.Do(func() { st.s.ReleaseOrphan(remote, name, epoch, pendingUntil) })
 	}
 	st.s.putState(st)
 }

@@ -288,12 +288,13 @@ func (r release) finish(until time.Time) {
 }
 
 // ReleaseOrphan releases what Redis has of a lock under an epoch. It needs no baton, since a release touches no newer epoch.
-// One try is enough: if the release fails, the hold expires.
-func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64) {
+// One try is enough: if the release fails, the hold expires. A copy of an attempt without a reply may be under way until
+// pendingUntil; the zero time says that there is none.
+func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64, pendingUntil time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
 	defer cancel()
 	s.core.Counts.Commands.Add(1)
-	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch}); err != nil {
+	if _, err := remote.Release(ctx, backend.ReleaseRequest{Epoch: epoch, Until: pendingUntil}); err != nil {
 		s.core.Log(slog.LevelWarn, "could not give back a lock; it expires", slog.String("lock", name), slog.Any("error", err))
 	}
 }

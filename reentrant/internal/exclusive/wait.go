@@ -172,7 +172,7 @@ func (st *State) withdraw(t *condition.Ticket) {
 	s, name, remote := st.s, st.name, st.remote
 	s.core.Cleaner.Do(func() {
 		if s.conditions.Withdraw(context.Background(), t) == backend.Signalled {
-			s.ReleaseOrphan(remote, name, t.Epoch)
+			s.ReleaseOrphan(remote, name, t.Epoch, time.Time{})
 		}
 	})
 }
@@ -228,7 +228,7 @@ func (w *conditionWait) Return(over context.Context, _, placed bool) error {
 func (w *conditionWait) Forfeit(signalled bool, _ error) {
 	s, l := w.l.Room, w.l
 	if signalled {
-		s.core.Cleaner.Do(func() { s.ReleaseOrphan(l.Remote, l.Name, w.Epoch) })
+		s.core.Cleaner.Do(func() { s.ReleaseOrphan(l.Remote, l.Name, w.Epoch, time.Time{}) })
 	}
 	s.core.Debts.Add(core.DebtOf(core.ModeLock, l.Name, w.Owner), w.holds)
 	s.notifyLost(l.Name, &w.hold, "it could not be had again after a wait")
