@@ -3,6 +3,7 @@ package reentrant_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,13 +198,13 @@ func TestARenewalThatCrossesAwaitIsNotRepeatedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
 		a, c := newSession(t, b), newSession(t, b)
-		renewals := 0
+		var renewals atomic.Int64
 		b.SetFault(func(op memory.Op) memory.Verdict {
 			switch op.Verb {
 			case memory.Await:
 				return memory.DelayReply(time.Second)
 			case memory.Renew: // it takes a moment, so that time passes however many there are
-				renewals++
+				renewals.Add(1)
 				return memory.DelayReply(time.Millisecond)
 			}
 			return memory.Pass
@@ -212,8 +213,8 @@ func TestARenewalThatCrossesAwaitIsNotRepeatedAtOnce(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		b.Restart()
 		time.Sleep(900 * time.Millisecond)
-		assert.Positive(t, renewals)
-		assert.Less(t, renewals, 5)
+		assert.Positive(t, renewals.Load())
+		assert.Less(t, renewals.Load(), int64(5))
 		time.Sleep(time.Second)
 		signals(t, c)
 		assert.NoError(t, <-waits)
