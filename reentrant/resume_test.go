@@ -192,6 +192,47 @@ func TestALateCopyOfAnAttemptTakesNothingAfterClose(t *testing.T) {
 	})
 }
 
+// Later still, an owner of the same lock comes back from a condition, and finds the session closed.
+func TestAnOwnerThatComesBackDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
+	for name, resumes := range map[string]bool{"held": false, "resumed while Close left it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				other, leaves := newSession(t, b), newSession(t, b, reentrant.WithPortableHoldsLeft())
+				l, awaited, resumed := leaves.NewLock("x"), make(chan error, 1), make(chan error, 1)
+				go func() {
+					ctx := owner(t, "waiter")
+					assert.NoError(t, l.Lock(ctx))
+					awaited <- l.NewCondition("ready").Await(ctx)
+				}()
+				synctest.Wait()
+				b.SetFault(func(op memory.Op) memory.Verdict {
+					switch op.Verb {
+					case memory.Resume:
+						return memory.DelayReply(100 * time.Millisecond)
+					case memory.Leave:
+						return memory.DelayReply(200 * time.Millisecond)
+					}
+					return memory.Pass
+				})
+				if resumes {
+					require.NoError(t, other.NewLock("x").Lock(order(t)))
+					go func() { resumed <- l.Resume(order(t)) }()
+					synctest.Wait()
+				} else {
+					require.NoError(t, l.Lock(order(t)))
+					resumed <- reentrant.ErrClosed
+				}
+				_ = leaves.Close(ended()) // if it gave nothing up, and left nothing either, it returns the error of its context
+				assert.ErrorIs(t, <-resumed, reentrant.ErrClosed)
+				assert.ErrorIs(t, <-awaited, reentrant.ErrClosed)
+				synctest.Wait()
+				assert.NoError(t, other.NewLock("x").Resume(order(t)))
+			})
+		})
+	}
+}
+
 func TestCloseGivesUpWhatCannotBeResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

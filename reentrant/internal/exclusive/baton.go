@@ -33,6 +33,9 @@ func (st *State) leave(s machine.Step) {
 // passOnHold passes the baton on when a hold of an owner ends in this process, which Close may have left in Redis.
 func (st *State) passOnHold(owner core.Owner) {
 	if st.s.leaves(owner) {
+		st.mu.Lock()
+		st.m.LeaveThere()
+		st.mu.Unlock()
 		st.leave(machine.Step{Do: machine.Leave})
 		return
 	}

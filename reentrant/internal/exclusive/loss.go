@@ -27,6 +27,7 @@ func (s *Room) AbandonAll() {
 			left := h.Owned() && s.leaves(h.Owner)
 			held = append(held, abandoned{st, h.Epoch, left})
 			if left {
+				st.m.LeaveThere()
 				s.leftHolds.Add(1)
 			} else {
 				s.abandonedHolds.Add(1)

@@ -66,6 +66,9 @@ func (m *Machine[K]) Clean() Step {
 	return Step{Do: Release}
 }
 
+// LeaveThere leaves in Redis what the session has there: no owner that has the baton later gives it back.
+func (m *Machine[K]) LeaveThere() { m.unreleased = false }
+
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.
 func (m *Machine[K]) ReleaseRequest(at *Moment) backend.ReleaseRequest {
 	req := backend.ReleaseRequest{Epoch: m.epoch, Until: m.PendingUntil(at), Used: m.used, Prior: m.prior}
