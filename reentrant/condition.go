@@ -27,9 +27,9 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // owner that goroutines share, such an Unlock would give up what another goroutine holds by now: do not call it after
 // ErrLost.)
 //
-// There are no spurious wake-ups, with one exception: a process that was paused for longer than three heartbeats is
-// assumed to be dead, and its waiters wake when it goes on. Like all code that waits for a condition, test it in a
-// loop.
+// There are no spurious wake-ups, with two exceptions: a process that was paused for longer than three heartbeats is
+// assumed to be dead, and its waiters wake when it goes on; and all waiters wake if Redis has lost its data. Like all
+// code that waits for a condition, test it in a loop.
 //
 // The write side of an RWLock has conditions too: "the lock" is then the write side, and "all holds" are those of both sides. See
 // [RWLock.NewCondition].

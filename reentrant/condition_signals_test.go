@@ -258,3 +258,19 @@ func TestALostSignalSaysThatItMayHaveBeenGiven(t *testing.T) {
 		})
 	}
 }
+
+// Redis loses its data, and with them the tickets of owners that wait. They wake at their next beat: no signal could find them.
+func TestWaitersWakeWhenRedisHasLostItsData(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, context.Context, *reentrant.Session) <-chan error{"lock": awaits, "write side": writeAwaits} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New()
+				waiter := begin(t, owner(t, "waiter"), newSession(t, b))
+				b.Flush()
+				err, ok := returned(waiter, 2*reentrant.DefaultHeartbeat)
+				assert.True(t, ok)
+				assert.NoError(t, err)
+			})
+		})
+	}
+}

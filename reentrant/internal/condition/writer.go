@@ -14,16 +14,19 @@ import (
 // before.
 var errForgotten = fmt.Errorf("%w: the server has forgotten who signals", backend.ErrUnavailable)
 
-// errUnanswered is the cause of the end of a call to which the server has not replied within a lease.
-var errUnanswered error = unansweredError{}
+// errOverdue is the cause of the end of a call that a lease was too short for: the server did not reply, or other sessions had the
+// lock of the conditions.
+var errOverdue error = overdueError{}
 
-type unansweredError struct{}
+type overdueError struct{}
 
-func (unansweredError) Error() string { return "the server has not replied within a lease" }
+func (overdueError) Error() string {
+	return "not done within a lease: the server does not reply, or others use the conditions"
+}
 
 // Is reports true for ErrOverdue, since this limit is the session's own and not the end of the caller's context, and
 // for backend.ErrUnavailable.
-func (unansweredError) Is(target error) bool {
+func (overdueError) Is(target error) bool {
 	return target == core.ErrOverdue || target == backend.ErrUnavailable
 }
 
@@ -34,7 +37,7 @@ func within(ctx context.Context, notifier *core.LossNotifier, limit time.Time) (
 	if limit.IsZero() {
 		return within, stop
 	}
-	within, cancel := context.WithDeadlineCause(within, limit, errUnanswered)
+	within, cancel := context.WithDeadlineCause(within, limit, errOverdue)
 	return within, func() { cancel(); stop() }
 }
 
