@@ -158,8 +158,8 @@ func (h *hand) renewed(p *part) time.Duration {
 	return simLease*2/3 - late
 }
 
-// backedUnits checks that the server has the units that owners of a session use, for as long as they trust them. The check runs
-// a script, so it is made only every fourth time.
+// backedUnits checks that the server has the units that a session's owners use, for as long as the owners trust the units. The
+// check runs a script, so only about one call in four makes it.
 func (h *hand) backedUnits(p *part) {
 	if h.now()%4 != 0 {
 		return

@@ -87,7 +87,7 @@ func (k kind) String() string {
 	return name
 }
 
-// kinds returns all kinds of rounds, in an order that the seed decides.
+// kinds returns all kinds of rounds at full size or in a long run, and otherwise one kind, which the seed decides.
 func kinds(seed uint64) []kind {
 	all := []kind{
 		{durable: true}, {durable: false}, {durable: true, cohort: true}, {durable: false, cohort: true},

@@ -22,8 +22,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The faults that have broken locks of this kind, the likeliest first; doc.go has the list. For each one
-// mutants/faults.list has a rule without which its test fails.
+// These tests are about the faults that have broken locks of this kind, the likeliest first; doc.go lists them. For each fault
+// mutants/faults.list names a rule of the library: if the rule is left out, the fault's test fails.
 
 // carried opens a session whose commands pass through a courier.
 func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *reentrant.Session {

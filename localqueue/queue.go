@@ -164,7 +164,7 @@ func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}, timeout <-chan time.Ti
 }
 
 // GiveWay lets an owner that waits with mode [First] go before the caller, which has claimed the baton and has no holds.
-// If such an owner is at the front of the line, it gets the baton and the caller waits directly behind it, as in Claim.
+// If such an owner is at the front of the line, it gets the baton, and the caller goes to the front and waits as Claim does.
 // Otherwise GiveWay returns [Busy] at once and the caller keeps the baton.
 func (q *Queue[K]) GiveWay(owner K, mode Mode, done <-chan struct{}, timeout <-chan time.Time) Outcome {
 	q.lockBusy("GiveWay")

@@ -119,7 +119,7 @@ func (q *Queue[K]) nodeLocked(owner K) *node[K] {
 	return w
 }
 
-// recycleLocked keeps w, whose goroutine has ended its wait, and its ring for a later waiter. q.mu is held.
+// recycleLocked keeps w and w's ring for a later waiter. No goroutine waits with w any more. q.mu is held.
 func (q *Queue[K]) recycleLocked(w *node[K]) {
 	*w.Value() = waiter[K]{ring: w.Value().ring}
 	q.spares.Keep(w)

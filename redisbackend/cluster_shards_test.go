@@ -178,7 +178,7 @@ func (s *site) pingPong(t *testing.T) {
 	assert.GreaterOrEqual(t, turn.Load(), int64(10))
 }
 
-// A signal to a session that has waited for the lock is sent on the lock's own channel.
+// A signal to a session that has waited for the lock is sent on the session's channel for the lock's hash tag.
 func TestSignalsInAClusterStayOnTheNode(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)

@@ -147,7 +147,7 @@ func TestInspectAllIsNotRefusedForTheContextOfAnother(t *testing.T) {
 	})
 }
 
-// Ways are how a client's first two messages are published; nil: as ever.
+// Ways are how a client's first two messages are published; nil is the usual way.
 type ways [2]func(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult
 
 // A publisher is a client that publishes its first two messages in other ways.

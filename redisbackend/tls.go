@@ -41,8 +41,8 @@ const silence = 500 * time.Millisecond
 
 var errSilent = fmt.Errorf("no reply within %v", silence)
 
-// silentTLS asks the server in the way that the client did not try, after the time silence. If the server replies to that,
-// silentTLS sends the error to found: the caller's context may end before the client's own time limit. stop ends all this.
+// silentTLS waits for the duration silence, and then asks the server in the way that the client did not try. If the server
+// replies, silentTLS sends to found an error that says so, since the caller may not wait until the client gives up. stop ends it.
 func silentTLS(ctx context.Context, option rueidis.ClientOption) (found <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	hint := make(chan error, 1)

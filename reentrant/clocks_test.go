@@ -110,8 +110,7 @@ func TestVerifyNoticesASteppedClock(t *testing.T) {
 	}
 }
 
-// If a lease was renewed after Redis was asked, it has begun anew: the remaining time in the earlier reply means
-// nothing.
+// If a lease is renewed between a question to Redis and its reply, the remaining time in the reply means nothing.
 func TestAnAnswerFromBeforeARenewalShortensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -43,7 +43,7 @@ func DoValue[T any](ctx context.Context, do func(ctx context.Context, fn func(ct
 	return value, err
 }
 
-// TryDo is [Lock.Do] with [Lock.TryLock] for Lock: it runs fn if the lock is free (or the caller's own), and reports
+// TryDo is [Lock.Do] with [Lock.TryLock] in place of Lock: it runs fn if the lock is free (or the caller's own), and reports
 // whether it did. It returns false and no error if another owner has the lock; false and TryLock's error if that
 // failed; true and the error that Do would return if fn was called.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
@@ -54,8 +54,8 @@ func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (b
 	return true, l.run(ctx, fn)
 }
 
-// TryDoFor is [Lock.TryDo] with [Lock.TryLockFor] for TryLock: it runs fn if the caller's turn comes within wait. wait does
-// not bound fn.
+// TryDoFor is [Lock.TryDo] with [Lock.TryLockFor] in place of TryLock: it runs fn if the caller's turn comes within wait. wait
+// does not bound fn.
 func (l *Lock) TryDoFor(ctx context.Context, wait time.Duration, fn func(ctx context.Context) error) (bool, error) {
 	ok, err := l.TryLockFor(ctx, wait)
 	if !ok || err != nil {

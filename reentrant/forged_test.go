@@ -219,7 +219,8 @@ func TestAForgedGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) 
 	})
 }
 
-// Epochs that the session has not reached yet are forged. If it believed them, it would remember them for later holds.
+// A message about an epoch that the session has not reached yet is forged. If the session believed it, it would count for a
+// later hold.
 func TestForgedEpochsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -37,7 +37,7 @@ type row struct {
 	opens  bool     // the call is made by a session that the failure does not affect yet
 }
 
-// A state is what the caller, its neighbour and the other session have before a call.
+// A state is what the caller, another owner of its session (the neighbour) and the other session hold before a call.
 type state struct {
 	name    string
 	prepare func(c *cell)

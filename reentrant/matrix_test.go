@@ -79,7 +79,7 @@ var modeKinds = []modeKind{
 	{name: "registered"},
 	{name: "cohort", cohort: true, options: []reentrant.Option{reentrant.WithCohort()}},
 	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
-	// With deadlock detection, sessions record on the failing node for which locks their owners wait.
+	// With deadlock detection, sessions record for which locks their owners wait. These records are on the failing node.
 	{name: "detection", options: []reentrant.Option{reentrant.WithDeadlockDetection()}, rows: func(r row) bool { return r.waits }},
 	// Unlock does not say what the node does, and another session's lock is not free at once.
 	{name: "async", options: []reentrant.Option{reentrant.WithAsyncUnlock()}, rows: func(r row) bool {

@@ -72,8 +72,8 @@ func (l *Listener) Close() {
 	l.offers.Wait()
 }
 
-// Waits notes that an attempt has to wait for the lock with the key hold. The attempt was sent at the time sent, counted
-// from clock.Started: if a message has come since, the lock may have been freed before the reply came.
+// Waits notes that an attempt has to wait for the lock whose key is hold. The attempt was sent when sent had passed since
+// clock.Started. If a message has come after that, the lock may be free already, and Waits offers it.
 func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	if l == nil {
 		return

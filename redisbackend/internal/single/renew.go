@@ -64,8 +64,8 @@ func (c *Conn) renewal(b batch) wire.Call {
 	return wire.Call{Script: script, Keys: keys, Args: args}
 }
 
-// batches groups renewals: locks and shared names, by slot in a Cluster, elsewhere in the given order. Renewals of another
-// session's locks are not sent.
+// batches groups renewals. Locks and shared names are in separate batches, and in a Cluster each slot has its own. Renewals
+// of another session's locks are left out.
 func (c *Conn) batches(renewals []backend.Renewal) []batch {
 	return append(c.batchesOf(renewals, false), c.batchesOf(renewals, true)...)
 }

@@ -213,8 +213,8 @@ func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	return do == machine.Settle
 }
 
-// An attempt is what the driver knows of the head's attempt. It has no pointer to the Try: the Try is on the caller's stack,
-// and with such a pointer it would be allocated on the heap, also for a call that only waits in the local queue.
+// An attempt is what the driver knows of the head's attempt. It does not point to the Try, which is on the caller's stack: with
+// a pointer to it, the Try would be allocated on the heap, also by a call that only waits in the local queue.
 type attempt struct {
 	st *State
 	l  *Handle

@@ -67,10 +67,10 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 	})
 }
 
-// operate sends a command for the current hold, at least once, and again after each failure that is no refusal, while
-// the hold is trusted and, unless until is zero, the time until has not come. Each operation has a number that rises
-// within the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. The caller
-// has the baton.
+// operate sends a command for the current hold, and sends it again after each failure that is no refusal, while the hold is
+// trusted. If until is not zero, no copy but the first is sent after that time. Each operation has a number that rises within
+// the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. The caller has the
+// baton.
 func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, machine.Hold[core.Owner]) (gone bool, err error)) error {
 	st.mu.Lock()
 	st.m.Operate()

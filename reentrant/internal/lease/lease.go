@@ -40,9 +40,9 @@ func New(sent time.Time, ahead, length time.Duration, fixed bool) Lease {
 	return l
 }
 
-// Pushed returns the lease of a pushed grant. The server made the grant no earlier than notBefore. Its length is short, so
-// it is renewed sooner than other leases: a server that is slow at that moment still has most of the lease to reply. Holds
-// that end before that need no renewal.
+// Pushed returns the lease of a pushed grant. The server made the grant no earlier than notBefore. The lease is short, so it is
+// renewed after a smaller part of it than other leases: a slow server still has most of the lease to reply. Holds that end
+// before the renewal need none.
 func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
 	l := New(notBefore, ahead, length, false)
 	l.renew = length / 10

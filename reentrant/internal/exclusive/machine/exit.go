@@ -15,8 +15,8 @@ func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 }
 
 // HandOver leaves the hold to the next owner in line, which has the baton. While the turn of this session lasts, that owner
-// takes the lock over in Redis with its own first command, or inherits the hold. If no owner is in line, the hold can be left
-// to a clean-up that has the baton: Clean follows, unless an owner has come meanwhile.
+// inherits the hold, or takes the lock over with its own first command to Redis. If no owner is in line, a clean-up can have
+// the baton instead: then Clean follows, unless an owner has come meanwhile.
 func (m *Machine[K]) HandOver() { m.enter(Handed) }
 
 // Linger keeps the hold for the session at its owner's last unlock, when no owner of this session waits for the lock and the
@@ -66,7 +66,7 @@ func (m *Machine[K]) Clean() Step {
 	return Step{Do: Release}
 }
 
-// LeaveThere leaves in Redis what the session has there: no owner that has the baton later gives it back.
+// LeaveThere notes that what the session has in Redis stays there: later owners of the baton do not release it.
 func (m *Machine[K]) LeaveThere() { m.unreleased = false }
 
 // ReleaseRequest returns the request that gives up everything that Redis has of this session for the lock.

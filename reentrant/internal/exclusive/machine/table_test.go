@@ -163,13 +163,13 @@ func of(before func(*rig), event func(*rig) Step) func(*rig) Step {
 	}
 }
 
-// inherit is the way of a head in cohort mode before Begin.
+// inherit does what a head in cohort mode tries before Begin.
 func inherit(r *rig) Step {
 	do, dropped := r.m.Inherit(r.at.Options, r.at.Now.Sub(r.at.Opened), r.at.Waiters, &r.head.Owner)
 	return Step{Do: do, Dropped: dropped}
 }
 
-// linger is the way of an owner's last unlock before Exit.
+// linger does what an owner's last unlock tries before Exit.
 func linger(r *rig) Step {
 	if until, ok := r.m.Linger(r.at.Options, r.at.Now.Sub(r.at.Opened), r.closing); ok {
 		return Step{Do: none, Wake: r.at.Opened.Add(until)}
