@@ -24,8 +24,9 @@
 //   - Enqueue: a goroutine that cannot have the baton links a node at the end of the line and receives from its channel.
 //   - Hand-over: the goroutine that gives the baton up makes the first in line its owner, unlinks that node and sends to
 //     its channel, all under the mutex. So the baton is never free while a goroutine waits.
-//   - Cancellation: a waiter that wants to leave locks the mutex and looks. If its node is still linked, it unlinks the
-//     node and is cancelled. If not, it was granted the baton (or sent away) before it could leave, and has it.
+//   - Cancellation: a waiter that wants to leave locks the mutex and looks. If its node is still linked, it unlinks the node
+//     and is cancelled. If not, the waiter was granted the baton before it could leave, and has the baton; or [Queue.Shut] has
+//     cancelled it.
 //
 // That is the whole race between cancellation and grant. It is decided by whether the node is linked, and both sides look
 // under the mutex.
@@ -41,11 +42,11 @@
 //	│      │ ◀─────── │      │ ◀─────────────────────── │         │
 //	└──────┘          └──────┘                          └─────────┘
 //
-// If a goroutine waits, Leave and Pass give the busy baton, and Evict gives the settled one, to the first in line, for
-// which it is busy without holds. If none waits, Leave and Evict free it, and Pass leaves it as it is.
+// If a goroutine waits, Leave and Pass give the busy baton to the first in line, and Evict gives it the settled baton. The
+// baton is then busy, without holds. If no goroutine waits, Leave and Evict free the baton, and Pass leaves the baton as it is.
 //
-// Busy means that one goroutine works with the baton, either a claimant without holds or an operation of the holder.
-// Only one goroutine does so at a time, even when several act for one owner. A settled hold that needs no such work is
+// Busy means that one goroutine works with the baton, either a claimant without holds or an operation of the holder. Only one
+// goroutine works with the baton at a time, even when several act for one owner. A settled hold that needs no such work is
 // counted up and down in place ([Queue.Reenter], [Queue.ExitOrBegin]).
 //
 // # Owners
@@ -63,7 +64,7 @@
 // help: [Queue.TryClaim] takes the baton when it is free, and it is free only when no goroutine waits. Re-entry by the
 // holder does lengthen a wait.
 //
-// A [Barging] claim gives some of that up. The baton is then offered to the first in line and not given: the waiter is
+// A [Barging] claim gives up some of this fairness. The baton is then offered to the first in line and not given: the waiter is
 // woken, and until it runs, other barging claims may take the baton in its place, [MaxOvertaken] times.
 //
 // # Memory

@@ -57,8 +57,7 @@ func (q *Queue[K]) checkOperation(w *node[K]) {
 	must(!w.Value().inRing && !w.Woken(), "an operation waits in line")
 }
 
-// checkSiblings checks that each ring belongs to one owner and is in order, and that the map has the first node of
-// each.
+// checkSiblings checks that each ring belongs to one owner and is in order, and that the map has the first node of each ring.
 func (q *Queue[K]) checkSiblings() {
 	must(len(q.siblings) <= q.line.Len, "more rings than waiters")
 	for owner, first := range q.siblings {

@@ -21,11 +21,13 @@ const (
 	settled              // its holder has it, and no operation is under way
 )
 
-// A Queue passes one baton from goroutine to goroutine in order of arrival. K identifies the owners. The zero value is
-// ready for use. A Queue must not be copied, and one that had waiters in a testing/synctest bubble must stay there.
+// A Queue passes one baton from goroutine to goroutine in order of arrival. K identifies the owners. The zero value is ready
+// for use. A Queue must not be copied. A Queue that had waiters in a testing/synctest bubble must not be used outside of the
+// bubble.
 //
-// A goroutine that gets [Claimed] or [Reentered], or true from [Queue.Begin], has the baton busy and must end that
-// exactly once: with Settle, with Leave, or with Pass if that returns true. These three do not check the caller.
+// A goroutine that gets [Claimed] or [Reentered], or true from [Queue.Begin], has the baton busy and must end that exactly
+// once: with Settle, with Leave, or with Pass if that returns true. These three methods do not check which goroutine calls
+// them.
 type Queue[K comparable] struct {
 	// mu is held for a few instructions at a time. It is a leaf: no other lock is taken under it.
 	mu sync.Mutex
@@ -36,8 +38,8 @@ type Queue[K comparable] struct {
 	arriving bool // busy by a Claim or Reserve that has neither settled nor given up: the owner still counts as queued
 	owner    K    // zero while free or offered
 	holds    int  // zero while free or offered, and while busy for a claimant
-	// granted is the node by which a busy baton came to the goroutine that now has it. The node can be used again
-	// once that goroutine has woken, which it has when it takes its next step with the baton. Recycling it in that
+	// granted is the node by which a busy baton came to the goroutine that now has it. The node can be used again once that
+	// goroutine has woken. When that goroutine takes its next step with the baton, it has woken, and recycling the node in that
 	// step saves a critical section per hand-over.
 	granted *node[K]
 
@@ -80,9 +82,9 @@ const (
 	Fair Mode = 0
 )
 
-// Claim takes the baton for owner and waits in line for it if necessary. The wait ends early when done is closed
-// ([Cancelled]) or timeout delivers ([TimedOut]); either may be nil. A done that is closed already wins over a baton
-// that is free. A grant wins over a cancellation or timeout that comes at the same moment.
+// Claim takes the baton for owner and waits in line for it if necessary. The wait ends early when done is closed ([Cancelled])
+// or timeout delivers ([TimedOut]); either may be nil. If done is closed already, Claim returns Cancelled even if the baton is
+// free. A grant wins over a cancellation or timeout that comes at the same moment.
 //
 // With [Claimed] and [Reentered] the caller has the baton, busy.
 func (q *Queue[K]) Claim(owner K, mode Mode, done <-chan struct{}, timeout <-chan time.Time) Outcome {
@@ -116,19 +118,19 @@ type Place[K comparable] struct {
 // Outcome returns [Busy] if the place is in line, and otherwise what Wait would return at once.
 func (p Place[K]) Outcome() Outcome { return p.got }
 
-// Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if that needs a wait.
-// It never blocks. The second half is [Queue.Wait], which another goroutine may call.
+// Reserve is the first half of [Queue.Claim]. It takes the baton for owner, or a place in line if the claim must wait for the
+// baton. It never blocks. The second half is [Queue.Wait], which another goroutine may call.
 func (q *Queue[K]) Reserve(owner K, mode Mode) Place[K] { return q.ReserveWithin(owner, mode, 0) }
 
 // ReserveWithin is [Queue.Reserve] with a limit: most is how many claims may wait, as [Queue.Queued] counts them. If so many
 // wait already, the claim does not, and the place's Wait returns [Full] immediately. A claim of the owner that has the baton
-// now is let in together with that owner, and never gets Full. A most of 0 is no limit.
+// now is let in together with that owner, and never gets Full. If most is 0, there is no limit.
 func (q *Queue[K]) ReserveWithin(owner K, mode Mode, most int) (p Place[K]) {
 	q.mu.Lock()
 	if mode&Barging != 0 {
 		q.overtakeLocked()
 	} else if mode&First != 0 && q.state == offered {
-		q.acceptLocked(q.line.First) // the offer is for the front of the line, which this waiter is about to lose
+		q.acceptLocked(q.line.First) // the waiter with the offer accepts it now, since it is about to lose the front of the line
 	}
 	p.got = q.claimLocked(owner)
 	switch {
@@ -157,7 +159,7 @@ func (q *Queue[K]) Wait(p Place[K], done <-chan struct{}, timeout <-chan time.Ti
 		if why == 0 && w.Value().mode&Barging == 0 {
 			return w.Value().outcome()
 		}
-		if got := q.endWait(w, why); got != Busy { // otherwise another claim took the offer
+		if got := q.endWait(w, why); got != Busy { // if Busy, another claim took the offer, and the wait goes on
 			return got
 		}
 	}
@@ -194,9 +196,9 @@ func (q *Queue[K]) claimLocked(owner K) Outcome {
 	}
 }
 
-// endWait ends the wait of w, whose goroutine stopped waiting for the reason why, or was woken if that is 0. It returns why
-// if w was still in line, and otherwise what w was woken with. It returns Busy, and the wait goes on, if w was woken for an
-// offer that another claim took.
+// endWait ends the wait of w. If why is 0, w was woken; if not, why is the reason for which w's goroutine stopped waiting.
+// endWait returns why if w was still in line, and otherwise the outcome with which w was woken. It returns Busy, and the wait
+// goes on, if w was woken for an offer that another claim took.
 func (q *Queue[K]) endWait(w *node[K], why Outcome) Outcome {
 	q.mu.Lock()
 	defer q.unlock()
@@ -214,8 +216,9 @@ func (q *Queue[K]) endWait(w *node[K], why Outcome) Outcome {
 	return why
 }
 
-// Pass ends a claim or an operation of the caller by giving the baton to the longest waiter, as a claimant without holds.
-// If no goroutine waits it returns false: the caller still has the baton, busy, and does not count as queued any more.
+// Pass ends a claim or an operation of the caller by giving the baton to the longest waiter, which is then a claimant without
+// holds. If no goroutine waits, Pass returns false. The caller then still has the baton, busy, and does not count as queued any
+// more.
 func (q *Queue[K]) Pass() bool {
 	q.lockBusy("Pass")
 	q.arriving = false
@@ -235,9 +238,9 @@ func (q *Queue[K]) Leave() {
 	q.unlock()
 }
 
-// Evict takes the baton from a holder that has lost its hold without an operation of its own, and gives the baton to the
-// longest waiter or frees it. It returns false, and changes nothing, if owner is not the holder or has an operation under
-// way: that operation finds the loss by itself.
+// Evict takes the baton from owner, a holder whose hold is lost, and gives the baton to the longest waiter or frees it. Evict
+// returns false, and changes nothing, if owner is not the holder, or if an operation of owner is under way: that operation
+// finds the loss by itself.
 func (q *Queue[K]) Evict(owner K) bool {
 	q.mu.Lock()
 	evicted := q.owner == owner && q.state == settled
@@ -253,7 +256,7 @@ func (q *Queue[K]) Evict(owner K) bool {
 func (q *Queue[K]) Shut() {
 	q.mu.Lock()
 	q.shut = true
-	if q.state == offered { // the waiter with the offer has the baton, since some goroutine must give it on
+	if q.state == offered { // the waiter with the offer has the baton, since some goroutine must pass the baton on
 		q.acceptLocked(q.line.First)
 	}
 	for w := q.line.First; w != nil; w = q.line.First {
@@ -399,7 +402,7 @@ func (q *Queue[K]) resumeLocked() {
 	}
 }
 
-// The results of these methods were true at one moment during the call.
+// The results of the methods below were true at one moment during the call.
 
 // HoldCount returns the number of owner's holds, 0 if it is not the holder.
 func (q *Queue[K]) HoldCount(owner K) int {

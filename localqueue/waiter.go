@@ -18,7 +18,7 @@ type waiter[K comparable] struct {
 
 	// Guarded by the queue's mu.
 
-	inRing    bool // in the line, and in the ring of its owner's waiters
+	inRing    bool // the node is in the line, and in the ring of its owner's waiters
 	overtaken uint8
 }
 
@@ -73,8 +73,9 @@ func (q *Queue[K]) dequeueLocked(w *node[K]) {
 	}
 }
 
-// addSiblingLocked adds w to the ring of its owner's waiters in line. The map has the first node of each ring, and the
-// node before the first is the last, so no search is needed to find the next to let in, or to leave. q.mu is held.
+// addSiblingLocked adds w to the ring of its owner's waiters in line. The map has the first node of each ring, and the node
+// before the first is the last, so neither letting in the next waiter of a ring nor taking one out needs a search. q.mu is
+// held.
 func (q *Queue[K]) addSiblingLocked(w *node[K], front bool) {
 	v := w.Value()
 	v.inRing = true

@@ -2,8 +2,8 @@
 
 package waitline
 
-// checkWalk is how many nodes of a line Check looks at, from either end. Whole lines would make a test with ten thousand
-// waiters quadratic.
+// checkWalk is how many nodes of a line Check looks at, from each end. A look at whole lines would make a test with ten
+// thousand waiters quadratic.
 const checkWalk = 128
 
 // Check panics unless every invariant of the line holds. It calls node for each node that it looks at.
@@ -29,7 +29,7 @@ func (l *Line[T]) Check(node func(*Node[T])) {
 	}
 }
 
-// Check panics unless every invariant of the spares holds. It calls node for each of them.
+// Check panics unless every invariant of the spares holds. It calls node for each spare.
 func (s *Spares[T]) Check(node func(*Node[T])) {
 	n := 0
 	for w := s.first; w != nil && n <= MaxSpares; w = w.next {
@@ -43,7 +43,7 @@ func (s *Spares[T]) Check(node func(*Node[T])) {
 // InLine reports whether n is in a line.
 func (n *Node[T]) InLine() bool { return n.prev != nil }
 
-// Woken reports whether n was woken, and its goroutine has not received that yet.
+// Woken reports whether n was woken, and n's goroutine has not received the turn yet.
 func (n *Node[T]) Woken() bool { return len(n.granted) > 0 }
 
 func must(ok bool, what string) {

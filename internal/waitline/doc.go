@@ -7,9 +7,9 @@
 //	without the mutex   Await
 //	with the mutex      TakeTurn, or Remove the node if its turn has not come; Keep the node
 //
-// Another goroutine grants the turn in one critical section: it takes the node out of its line, writes to its Value what the
-// waiter is to find, and wakes it. So whether a node is in line decides between a turn and a cancellation: a node that is not
-// in line has its turn, and one that is in line can still leave.
+// Another goroutine grants the turn in one critical section: it takes the node out of its line, writes to the node's Value what
+// the waiter is to find, and wakes the node. So whether a node is in line decides between a turn and a cancellation: a node
+// that is not in line has its turn, and one that is in line can still leave.
 //
 // A goroutine that has no more to do than to take its turn can leave the third step to its next critical section.
 package waitline

@@ -5,13 +5,13 @@ import "iter"
 // A Line is a list of nodes in order of arrival, linked through the nodes themselves. The zero value is an empty line. A
 // Line must not be copied.
 type Line[T any] struct {
-	// Written only by the methods of Line.
+	// Only the methods of Line write these fields.
 
 	First *Node[T] // the longest waiter, or nil
 	Len   int
 }
 
-// Push puts w, which is in no line, at the end.
+// Push puts w, which is in no line, at the end of this line.
 func (l *Line[T]) Push(w *Node[T]) {
 	l.Len++
 	if l.First == nil {
@@ -22,7 +22,7 @@ func (l *Line[T]) Push(w *Node[T]) {
 	last.next, w.prev, l.First.prev = w, last, w
 }
 
-// PushFront puts w, which is in no line, before all others.
+// PushFront puts w, which is in no line, at the front of this line.
 func (l *Line[T]) PushFront(w *Node[T]) {
 	if l.First == nil {
 		l.Push(w)

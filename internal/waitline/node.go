@@ -2,12 +2,12 @@ package waitline
 
 import "time"
 
-// A Node is the place of one goroutine that waits. T is what the queue knows of it.
+// A Node is the place of one goroutine that waits. T is what the queue knows of that goroutine.
 type Node[T any] struct {
 	value T
 
-	// granted is made with the node and never closed. A wait ends with one value in it or, if cancelled, with none. The
-	// goroutine that grants the turn sends with the mutex held, and never blocks, thanks to the buffer.
+	// granted is made with the node and never closed. It gets one value when the turn is granted, and none if the wait is
+	// cancelled. The goroutine that grants the turn sends with the mutex held; the send never blocks, thanks to the buffer.
 	granted chan struct{}
 
 	prev *Node[T] // the node before this one in line; for the first in line, the last; nil while the node is in no line
@@ -24,7 +24,7 @@ func (n *Node[T]) Wait() { <-n.granted }
 // if n was woken, and otherwise cancelled or timedOut. Like Wait, it is called without the mutex, by the goroutine that waits.
 func Await[T, R any](n *Node[T], done <-chan struct{}, timeout <-chan time.Time, cancelled, timedOut R) (why R) {
 	if done == nil && timeout == nil {
-		n.Wait() // the same as the select below, in three quarters of the time and with one sudog less
+		n.Wait() // does what the select below would do, in three quarters of the time
 		return why
 	}
 	select {
@@ -48,8 +48,9 @@ func (n *Node[T]) Drain() {
 	}
 }
 
-// TakeTurn decides for a goroutine that stops waiting. It returns false if n is in line: the goroutine may leave.
-// Otherwise n was granted its turn, also if the goroutine stopped for another reason, and TakeTurn empties n's channel.
+// TakeTurn decides for a goroutine that stops waiting. It returns false if n is in line: the goroutine may leave. If n is not
+// in line, n was granted its turn, even if the goroutine stopped for another reason. TakeTurn then empties n's channel and
+// returns true.
 func (n *Node[T]) TakeTurn() bool {
 	if n.prev != nil {
 		return false

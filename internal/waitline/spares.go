@@ -7,14 +7,14 @@ const MaxSpares = 64
 
 // Spares are nodes for later waiters. The zero value has none. Spares must not be copied.
 type Spares[T any] struct {
-	// Written only by the methods of Spares.
+	// Only the methods of Spares write these fields.
 
 	Len int
 
 	first *Node[T]
 }
 
-// Take returns a spare node, with the Value that it was left with, or a new one.
+// Take returns a spare node, with the Value that the node had when it was kept, or a new node.
 func (s *Spares[T]) Take() *Node[T] {
 	w := s.first
 	if w == nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// A Try describes a call that takes the lock, and how long it may wait. It is passed by reference: the stack of a
-// goroutine that has waited long is no longer in the processor's caches, and each copy of a Try would touch three cache
-// lines of the stack.
+// A Try describes a call that takes the lock, and how long it may wait. It is passed by reference, since each copy of a Try
+// would touch three cache lines of the stack, and the stack of a goroutine that has waited long is no longer in the processor's
+// caches.
 type Try struct {
 	Head    // the owner, and how it wants the lock
 	Op      string
 	Timeout <-chan time.Time
 	Fresh   bool      // fails if the owner has the lock already
-	Begun   time.Time // zero if the session reports no events
+	Begun   time.Time // when the call began; zero if the session reports no events
 	note    string    // the note of a new hold
 
 	waitBegun    time.Time          // when the call began to wait in the local queue; zero if the wait is not watched
@@ -72,7 +72,7 @@ func (h *Handle) TakeAs(ctx context.Context, owner core.Owner, t *Try) (bool, er
 	case got == localqueue.Full:
 		return false, core.QueueFull(h.MaxWaiting)
 	case got == localqueue.TimedOut:
-		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // tryEnter has waited for at least as long
+		return false, st.checkCleanUp(st.s.core.Config.CommandTimeout / 8) // tryEnter has waited for at least this time
 	case got != localqueue.Cancelled:
 		return false, nil
 	case ctx.Err() != nil:
@@ -98,7 +98,7 @@ func (h *Handle) reenterClosed(ctx context.Context, t *Try) (bool, error) {
 }
 
 // enter enters the local queue, and waits in it if the try waits. most is how many may wait there: if so many wait already,
-// enter does not wait. A most of 0 is no limit.
+// enter does not wait. If most is 0, there is no limit.
 func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome {
 	mode := queueMode(t.Owner)
 	if t.Barges {
@@ -120,7 +120,7 @@ func (st *State) enter(ctx context.Context, t *Try, most int) localqueue.Outcome
 		return got
 	}
 	got := st.wait(ctx, place, t)
-	if got == localqueue.TimedOut && st.isCleaning() { // no owner has the lock: the try asks Redis once all the same
+	if got == localqueue.TimedOut && st.isCleaning() { // no owner has the lock, so the try asks Redis once
 		got = st.tryEnter(ctx, mode, t)
 	}
 	return got
@@ -175,7 +175,7 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	if a.begun.IsZero() {
 		a.begun = now
 	}
-	sends := st.interrupted(ctx, nil) == nil // otherwise mayAsk ends the call
+	sends := st.interrupted(ctx, nil) == nil // if false, mayAsk ends the call
 	st.mu.Lock()
 	at := st.momentOfCommand(now, t.Owner)
 	s := st.m.Begin(&at, &t.Head)
@@ -189,9 +189,9 @@ func (st *State) acquireRemote(ctx context.Context, l *Handle, t *Try) (bool, er
 	return a.drive(ctx, t, s)
 }
 
-// inherit gives the head the hold that its session has already, without a command. It returns false if there is none, or
-// if the head must ask Redis. The stack frames of inherit and of the functions that it calls are small: the stack of a
-// goroutine that has waited long is no longer in the processor's caches. The caller has the baton.
+// inherit gives the head the hold that its session has already, without a command. It returns false if the session has no such
+// hold, or if the head must ask Redis. The stack frames of inherit and of the functions that it calls are small, since the
+// stack of a goroutine that has waited long is no longer in the processor's caches. The caller has the baton.
 func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	if ctx.Err() != nil {
 		return false
@@ -213,8 +213,8 @@ func (st *State) inherit(ctx context.Context, l *Handle, t *Try) bool {
 	return do == machine.Settle
 }
 
-// An attempt is what the driver knows of the head's attempt. It does not point to the Try, which is on the caller's stack: with
-// a pointer to it, the Try would be allocated on the heap, also by a call that only waits in the local queue.
+// An attempt is what the driver knows of the head's attempt. It has no pointer to the Try, which is on the caller's stack: with
+// such a pointer, the Try would be allocated on the heap, even for a call that only waits in the local queue.
 type attempt struct {
 	st *State
 	l  *Handle
@@ -222,10 +222,10 @@ type attempt struct {
 	begun    time.Time
 	inOutage bool // the attempt is counted among the waiters of an outage
 	asked    bool // a copy was begun
-	tried    int  // the Tried of the next Policy: the larger, the longer is its first pause
+	tried    int  // the Tried of the next Policy: the larger it is, the longer the first pause between copies
 	next     bool // req is the next copy, which has begun already
 	req      backend.AcquireRequest
-	last     error        // the error of the latest copy; nil if there is none, or Redis has replied since that another owner has the lock
+	last     error        // the error of the latest copy; nil at first, and after the reply Waiting
 	heard    bool         // a timed try has had a reply since its time was up
 	step     machine.Step // the step that followed the latest copy
 
@@ -266,7 +266,7 @@ func (a *attempt) drive(ctx context.Context, t *Try, s machine.Step) (bool, erro
 	}
 }
 
-// abandoned returns ErrClosed if the session has given up its holds, so that no owner gets one.
+// abandoned returns ErrClosed if the session has given up its holds, so that no owner gets a hold.
 func (st *State) abandoned() error {
 	if st.s.core.Abandoned.Load() {
 		return core.ErrClosed
@@ -274,8 +274,8 @@ func (st *State) abandoned() error {
 	return nil
 }
 
-// ask sends copies of the attempt until Redis has replied to one, or the call has ended. It sends one copy for a call that
-// does not wait.
+// ask sends copies of the attempt until Redis has replied to one, or the call has ended. For a call that does not wait, it
+// sends one copy only.
 func (a *attempt) ask(ctx context.Context, t *Try) error {
 	earlier := a.last
 	p := core.Policy{
@@ -312,9 +312,9 @@ func (a *attempt) ask(ctx context.Context, t *Try) error {
 	return err
 }
 
-// mayAsk is called before each copy of an attempt, unless acquireRemote has begun it. It returns an error if none is to be
-// sent: the call has then ended, and the baton has been passed on. last is the latest error, nil if the latest reply was that
-// another owner has the lock.
+// mayAsk is called before each copy of an attempt, except a first copy that acquireRemote has begun. It returns an error if the
+// copy is not to be sent: the call has then ended, and the baton has been passed on. last is the latest error, nil if the
+// latest reply was that another owner has the lock.
 func (a *attempt) mayAsk(ctx context.Context, t *Try, last error) error {
 	st := a.st
 	a.last = last
@@ -369,8 +369,8 @@ func (a *attempt) overtaken(t *Try) {
 	st.m.Overtaken(&at, &t.Head)
 }
 
-// interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx it must stop
-// even if ctx has not ended yet: no command could be sent.
+// interrupted returns the reason why the head must stop, nil if it need not. After the deadline of ctx the head must stop even
+// if ctx has not ended yet, since no command could be sent.
 func (st *State) interrupted(ctx context.Context, last error) error {
 	select {
 	case <-st.s.core.Closing:
@@ -383,8 +383,8 @@ func (st *State) interrupted(ctx context.Context, last error) error {
 	return nil
 }
 
-// outwaited is like interrupted, for a head that has sent no copy yet, or whose latest reply was that others come first: the
-// error for a context that has ended says so.
+// outwaited is like interrupted, for a head that has sent no copy yet, or whose latest reply was that others come first. If ctx
+// has ended, the error says that others come first.
 func (st *State) outwaited(ctx context.Context) error {
 	err := st.interrupted(ctx, nil)
 	if err == nil || errors.Is(err, core.ErrClosed) {
@@ -393,8 +393,8 @@ func (st *State) outwaited(ctx context.Context) error {
 	return core.Outwaited(ctx, "others come first")
 }
 
-// reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the
-// holder, unless the head waits no longer: no call goes on for the sake of its report.
+// reportLongWait reports, once, that the head has waited long. If last is nil, the event has the lock's state, with the holder,
+// unless the head no longer waits: no call may last longer because of its report.
 func (a *attempt) reportLongWait(ctx context.Context, t *Try, last error) {
 	st := a.st
 	if t.reportedWait || time.Since(a.begun) < st.s.core.Config.Lease {
@@ -435,8 +435,8 @@ func (a *attempt) send(ctx, call context.Context, t *Try, c core.Copy) error {
 	return nil
 }
 
-// nextCopyLocked begins a copy of the attempt, under a new epoch or that of the last copy. The caller has the baton, and st.mu
-// is held.
+// nextCopyLocked begins a copy of the attempt, under a new epoch if anew, and otherwise under the epoch of the last copy. The
+// caller has the baton, and st.mu is held.
 func (a *attempt) nextCopyLocked(at *machine.Moment, anew bool) {
 	st, next := a.st, uint64(0)
 	if anew {

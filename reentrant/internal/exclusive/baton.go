@@ -30,7 +30,8 @@ func (st *State) leave(s machine.Step) {
 	st.s.putState(st)
 }
 
-// passOnHold passes the baton on when a hold of an owner ends in this process, which Close may have left in Redis.
+// passOnHold passes the baton on when a hold of the owner ends in this process. If Close has left the hold in Redis, the hold
+// stays there.
 func (st *State) passOnHold(owner core.Owner) {
 	if st.s.leaves(owner) {
 		st.mu.Lock()
@@ -76,8 +77,8 @@ func (st *State) vacateLocked() (done chan struct{}) {
 	return done
 }
 
-// cleanUp releases what the session has of the lock in Redis, then passes the baton on. It owns the baton and a reference.
-// It waits no longer than ReleaseTime: the next attempt has a higher epoch than anything that is left by then.
+// cleanUp releases what the session has of the lock in Redis, then passes the baton on. It owns the baton and a reference. It
+// waits no longer than ReleaseTime. If something is left in Redis then, the next attempt has a higher epoch than that.
 func (st *State) cleanUp() {
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
@@ -106,8 +107,8 @@ func (st *State) isCleaning() bool {
 	return st.cleaning != nil
 }
 
-// checkCleanUp returns an error if a clean-up has the baton, and Redis has not replied to it for the time silent: then no owner
-// of this process has the lock, and it is not known whether another process has it.
+// checkCleanUp returns an error if a clean-up has had the baton for at least the given time, so that Redis has been silent for
+// so long. No owner of this process has the lock then, and it is not known whether another process has it.
 func (st *State) checkCleanUp(silent time.Duration) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -118,8 +119,8 @@ func (st *State) checkCleanUp(silent time.Duration) error {
 }
 
 // evict takes the baton from the owner of a lost hold and passes it to the next owner, unless the owner of the hold is using
-// the baton itself. mayBeThere says that Redis may still have a hold under the epoch: if there is no next owner to take that
-// hold over, the session releases it. The caller has a reference to the lock state.
+// the baton itself. mayBeThere says whether Redis may still have a hold under the epoch: if so, and if there is no next owner
+// to take that hold over, the session releases it. The caller has a reference to the lock state.
 func (st *State) evict(epoch uint64, mayBeThere bool) {
 	st.mu.Lock()
 	h := st.m.Hold()

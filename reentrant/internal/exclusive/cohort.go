@@ -24,8 +24,8 @@ import (
 // A turn ends when the tokens are used up, after a number of hand-overs or a time, when too little is left of the lease,
 // or when no owner of the session waits any more. Then the session asks Redis again, or releases the lock.
 
-// ReenterFast is the fast way to re-enter in cohort mode: without the session's mutex, for a goroutine that has the
-// lock by this handle already and whose hold is not known to be lost. After false the caller takes the slow way.
+// ReenterFast re-enters in cohort mode without the session's mutex, for a goroutine that has the lock by this handle already
+// and whose hold is not known to be lost. If it returns false, the caller takes the slow way.
 func (h *Handle) ReenterFast(ctx context.Context) bool {
 	st, _ := h.ownState(goid.Get())
 	if st == nil || !st.cohort.Load() || ctx == nil || h.Room.core.Reporting || ctx.Err() != nil {
@@ -42,9 +42,9 @@ func (h *Handle) ReenterFast(ctx context.Context) bool {
 	return ok
 }
 
-// A hold lingers when its owner has unlocked and no other owner waited for the lock: the session keeps the hold, and the
-// baton is free. Then an owner takes the baton and inherits the hold; or the time is up, another session asks for the lock,
-// or this session is closed: then stopLingering takes the baton and gives the hold back.
+// A hold lingers when its owner has unlocked and no other owner waited for the lock: the session keeps the hold, and the baton
+// is free. The next owner of this session takes the baton and inherits the hold. If no owner has come when the time is up,
+// another session asks for the lock, or this session is closed, stopLingering takes the baton and gives the hold back.
 
 // keepLocked lets the hold linger and frees the baton, and returns true, if the machine keeps the hold for the session's next
 // owner. st.mu is held, and free when keepLocked returns true.
@@ -73,19 +73,20 @@ func (st *State) startDismissal() bool {
 // stopLingering gives back an idle hold. It owns a reference to the lock state, which it drops.
 func (st *State) stopLingering() {
 	st.mu.Lock()
-	lingers := st.m.Arrive() && st.Queue.TryClaim(core.Owner{}, localqueue.Fair) == localqueue.Claimed // else an owner is about to inherit it
+	lingers := st.m.Arrive() && st.Queue.TryClaim(core.Owner{}, localqueue.Fair) == localqueue.Claimed // false if an owner came
 	if lingers {
 		st.startCleaningLocked()
 	}
 	st.mu.Unlock()
 	if lingers {
-		st.cleanUp() // with the reference of the hold
+		st.cleanUp() // drops the reference of the hold
 	}
 	st.s.putState(st)
 }
 
 // noteWanted notes that another session waits for the hold with an epoch. It returns true if the hold lingers and no call of
-// stopLingering for it is pending. Then the caller must do what it does after startDismissal.
+// stopLingering for it is pending. If so, the caller must have the Cleaner call stopLingering, and pass a reference to the lock
+// state on to that call.
 func (st *State) noteWanted(epoch uint64) (dismissed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

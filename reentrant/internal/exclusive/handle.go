@@ -16,7 +16,7 @@ type Handle struct {
 	Name       string
 	Remote     backend.Remote
 	Fixed      time.Duration // the lease of each hold, if it is a fixed one
-	AtLeast    time.Duration // for how long no other owner gets the lock from the begin of each hold on
+	AtLeast    time.Duration // for how long no other owner gets the lock, from the beginning of each hold on
 	Unfair     bool
 	MaxWaiting int                   // a call that would have to wait fails if so many wait in this session already; 0: no limit
 	lazyID     atomic.Uint32         // see id
@@ -75,17 +75,17 @@ func (h *Handle) OwnHold(owner core.Owner) (hold Hold, err error) {
 	return Hold{}, core.ErrNotHeld
 }
 
-// Shorten makes the session trust the hold with an epoch no longer than its lease in Redis lasts: ttl is the rest of the
-// lease by the reply to a command that was sent at the given time.
+// Shorten makes the session trust the hold with the given epoch no longer than the hold's lease lasts in Redis. A reply of
+// Redis said that ttl was left of the lease; sent is when the command with this reply was sent.
 func (h *Handle) Shorten(epoch uint64, sent time.Time, ttl time.Duration) {
 	h.WithState(func(st *State) {
 		st.checked(ownershipCheck{s: st.s, remote: st.remote, name: st.name, epoch: epoch}, machine.Checked{Epoch: epoch, Ours: true, Sent: sent, TTL: ttl})
 	})
 }
 
-// LoseIfCurrent ends the hold with an epoch, after a reply that Redis does not have the hold, or has granted the lock under that
-// epoch again. It returns false, and changes nothing, if this session's hold has another epoch by now, or is being given up or
-// moved: that may be the reason for the reply.
+// LoseIfCurrent ends the hold with the given epoch, after a reply that Redis does not have the hold, or has granted the lock
+// under that epoch again. It returns false, and changes nothing, if this session's hold has another epoch by now, or is being
+// given up or moved, since that may be the reason for the reply.
 func (h *Handle) LoseIfCurrent(epoch uint64, again bool) (lost bool) {
 	h.WithState(func(st *State) {
 		st.mu.Lock()

@@ -52,8 +52,8 @@ func (s *Room) leaves(owner core.Owner) bool {
 	return s.LeavesHolds() && core.IsPortable(owner)
 }
 
-// LeavesHolds reports whether the session has given up its holds, and has left some in Redis, to be resumed. Nothing is given
-// back then that may be such a hold.
+// LeavesHolds reports whether the session has given up its holds, and has left some in Redis, to be resumed. If so, the session
+// gives back nothing that may be one of the holds left in Redis.
 func (s *Room) LeavesHolds() bool {
 	return s.core.Config.LeavesPortable && s.core.Abandoned.Load()
 }

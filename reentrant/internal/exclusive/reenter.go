@@ -22,7 +22,7 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 		return false, nil
 	}
 	until := t.Deadline
-	if !t.Waits { // such a try sends its command once
+	if !t.Waits { // a try that does not wait sends its command only once
 		until = time.Now()
 	}
 	has, more, err := had, max(t.Holds, 1), core.ErrTooManyHolds
@@ -42,9 +42,9 @@ func (st *State) reenter(ctx context.Context, t *Try) (bool, error) {
 	return err == nil, err
 }
 
-// setRemoteHolds sets the hold count in Redis. The command has the whole count, so a copy that arrives twice or late
-// changes nothing, and if the command is lost, the next operation corrects the count. until is as in operate. The caller
-// has the baton.
+// setRemoteHolds sets the hold count in Redis. The command has the whole count, so a copy that arrives twice or late changes
+// nothing, and if the command is lost, the next operation corrects the count. If until is not zero, no copy but the first is
+// sent after that time. The caller has the baton.
 func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int, until time.Time) error {
 	st.mu.Lock()
 	if st.m.Hold().Cohort {
@@ -69,8 +69,8 @@ func (st *State) setRemoteHolds(ctx context.Context, owner core.Owner, holds int
 
 // operate sends a command for the current hold, and sends it again after each failure that is no refusal, while the hold is
 // trusted. If until is not zero, no copy but the first is sent after that time. Each operation has a number that rises within
-// the epoch, so that Redis carries it out once. If Redis no longer has the hold (gone), the hold is lost. The caller has the
-// baton.
+// the epoch, so that Redis carries the operation out only once. If Redis no longer has the hold (gone), the hold is lost. The
+// caller has the baton.
 func (st *State) operate(ctx context.Context, until time.Time, command func(context.Context, machine.Hold[core.Owner]) (gone bool, err error)) error {
 	st.mu.Lock()
 	st.m.Operate()
@@ -106,7 +106,7 @@ func (st *State) operate(ctx context.Context, until time.Time, command func(cont
 }
 
 // stillTrusted brings h up to date, since the keeper may have renewed the hold, or found it lost. If the hold is not trusted
-// any more, it is lost now at the latest, and stillTrusted returns ErrLost, with last. last is the error of the command that is
+// any more, it is lost, and stillTrusted returns an error that wraps ErrLost and last. last is the error of the command that is
 // being repeated, nil if there is none. The caller has the baton.
 func (st *State) stillTrusted(h *machine.Hold[core.Owner], last error) error {
 	st.mu.Lock()

@@ -71,9 +71,9 @@ func (h *Handle) holding(owner core.Owner, lost func(core.Owner) bool, f func(st
 	return core.ErrNotHeld
 }
 
-// ForgoAs lets others have the lock as soon as an owner unlocks, without regard to AtLeast, if the owner holds it once. It is for
-// a call that takes the lock, and gives it back because it did not get another lock. If the owner had the lock before that
-// call, AtLeast stays in force.
+// ForgoAs lets others have the lock as soon as an owner unlocks, without regard to AtLeast, if the owner holds the lock once.
+// It is for a call that has taken this lock, and gives it back because the call did not get another lock. If the owner had this
+// lock before that call, AtLeast stays in force.
 func (h *Handle) ForgoAs(owner core.Owner) {
 	if h.AtLeast == 0 {
 		return
@@ -93,8 +93,8 @@ func (h *Handle) takeOwed(owner core.Owner) bool {
 	return h.Room.core.Debts.TakeOwed(core.DebtOf(core.ModeLock, h.Name, owner), 1, 1) > 0
 }
 
-// exit gives up one of several holds, so that the given number is left. The hold ends in this process even if Redis does
-// not confirm it; the next operation corrects the count in Redis. exit is called with the baton, which goes back to the
+// exit gives up one of several holds, so that the given number is left. The one hold ends in this process even if Redis does
+// not confirm that; the next operation corrects the count in Redis. exit is called with the baton, which goes back to the
 // owner, or to the next owner if the hold is lost.
 func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 	err := st.setRemoteHolds(context.WithoutCancel(ctx), owner, holds, time.Now().Add(st.s.core.Config.ReleaseTime))
@@ -104,10 +104,10 @@ func (st *State) exit(ctx context.Context, owner core.Owner, holds int) error {
 	return err
 }
 
-// unlock gives up the last hold. While the turn of this session lasts, it sends nothing: the next owner in the queue
+// unlock gives up the last hold. While the turn of this session lasts, unlock sends nothing, since the next owner in the queue
 // takes the lock over in Redis with its own first command. The next owner becomes the holder under the same mutex, so its
 // events come after those of this hold. unlock is called with the baton, and has passed it on when it returns. age is the
-// session's age when Unlock began: the lease had to be trusted up to then. Its stack frames are small, as in inherit.
+// session's age when Unlock began: the lease had to be trusted up to then. Like inherit, unlock has small stack frames.
 func (st *State) unlock(ctx context.Context, age time.Duration) error {
 	st.mu.Lock()
 	switch {
@@ -190,9 +190,9 @@ func (st *State) giveBack(ctx context.Context, h *Hold) {
 	st.endCleaning()
 }
 
-// reportGivenBack reports the end of a release in the background, for which the owner did not wait. A hold that Redis no
-// longer had is lost only if its lease is not over yet: otherwise the lease may have ended after Unlock, and the owner had the
-// hold for as long as it needed the lock.
+// reportGivenBack reports the end of a release in the background, for which the owner did not wait. A hold that Redis no longer
+// had is lost only if its lease is not over yet. If the lease is over, it may have ended after Unlock, and the owner had the
+// hold for as long as the owner needed the lock.
 func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
 	lost := errors.Is(err, core.ErrLost)
 	if lost && !h.Lease.Trusted(time.Now()) {
@@ -207,7 +207,7 @@ func (st *State) reportGivenBack(ctx context.Context, h *Hold, err error) {
 	}
 }
 
-// release gives up everything that Redis has of this session for the lock. The end of ctx does not end the release. It is
+// release gives up everything that Redis has of this session for the lock. The end of ctx does not end the release, which is
 // tried for ReleaseTime, and after that in the background. ErrLost means that the hold was gone before the first try. The
 // caller has the baton.
 func (st *State) release(ctx context.Context, req backend.ReleaseRequest) error {
@@ -238,7 +238,7 @@ type release struct {
 	req    backend.ReleaseRequest
 	tries  int
 	freed  bool  // Redis found the lock as the request's Prior said, and freed it
-	gone   bool  // Redis had nothing of the hold before any copy can have been carried out
+	gone   bool  // Redis had nothing of the hold, and no earlier copy can be the reason
 	last   error // the error of the latest try, marked as of unknown outcome if the error of an earlier try was
 }
 
@@ -251,7 +251,7 @@ func (r *release) send(ctx context.Context, _ core.Copy) error {
 	} else {
 		err = check.Release(result)
 	}
-	r.req.Prior = backend.Prior{} // a further copy has none: the state in Redis is not known then
+	r.req.Prior = backend.Prior{} // the next copy has no Prior, since what Redis has is not known then
 	if err != nil {
 		r.last = core.MergeOutcome(r.last, err)
 		return err
@@ -264,8 +264,7 @@ func (r *release) send(ctx context.Context, _ core.Copy) error {
 // finishTime bounds how long a release is sent in the background. After that the lock is free when its lease is over.
 const finishTime = time.Minute
 
-// finishLater sends the release in the background until Redis replies, the time until has come, or the session has
-// ended.
+// finishLater sends the release in the background until Redis replies, the given time has come, or the session has ended.
 func (r release) finishLater(until time.Time) {
 	core.RepeatLater(&r.s.core.Releases, core.RetryPause(r.tries, r.s.core.Config.Heartbeat), func() { r.finish(until) })
 }
@@ -289,7 +288,7 @@ func (r release) finish(until time.Time) {
 
 // ReleaseOrphan releases what Redis has of a lock under an epoch. It needs no baton, since a release touches no newer epoch.
 // One try is enough: if the release fails, the hold expires. A copy of an attempt without a reply may be under way until
-// pendingUntil; the zero time says that there is none.
+// pendingUntil; if pendingUntil is zero, there is no such copy.
 func (s *Room) ReleaseOrphan(remote backend.Remote, name string, epoch uint64, pendingUntil time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.core.Config.CommandTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 		return err
 	}
 	place := st.Queue.Reserve(owner, localqueue.First|localqueue.Shared)
-	st.nudge() // the head, which may be waiting for this very hold
+	st.nudge() // wakes the head, which may be waiting for this very hold
 	switch st.wait(ctx, place, t) {
 	case localqueue.Claimed:
 		return st.resume(ctx, h, remote, t)
@@ -40,8 +40,9 @@ func (h *Handle) ResumeAs(ctx context.Context, owner core.Owner, remote backend.
 	return err
 }
 
-// mayResume returns ErrNotHeld if another owner of this session has the lock, so that the given owner does not. A portable
-// owner's hold may be another session's by now, and the message about that still under way: then mayResume asks Redis.
+// mayResume returns ErrNotHeld if another owner of this session has the lock, so that the given owner does not. If that other
+// owner is portable, another session may have its hold by now, and the message about that may still be under way. So mayResume
+// asks Redis.
 func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
 	holder, held := st.Queue.Holder()
 	switch {
@@ -62,8 +63,9 @@ func (st *State) mayResume(ctx context.Context, owner core.Owner) error {
 	})
 }
 
-// resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference, and
-// ends as acquireRemote does.
+// resume takes up a hold of another session, or from before a restart. It is called with the baton and a reference. After nil,
+// the owner holds the lock, and the hold has the reference. After an error, the baton has been passed on, and the reference
+// dropped or passed to a clean-up.
 func (st *State) resume(ctx context.Context, l *Handle, remote backend.Resumer, t *Try) error {
 	r := resumption{st: st, l: l, remote: remote, t: t}
 	st.mu.Lock()
@@ -84,7 +86,7 @@ func (st *State) resume(ctx context.Context, l *Handle, remote backend.Resumer, 
 		st.leave(s)
 		return err
 	}
-	st.passOnHold(t.Owner) // taken up, in a session that has given up its holds
+	st.passOnHold(t.Owner) // the hold was taken up, but the session has given up its holds
 	return st.abandoned()
 }
 
@@ -206,7 +208,7 @@ func (r *resumption) replied(ctx context.Context, reply *backend.ResumeReply) er
 	if reply.Status == backend.NotThere {
 		return core.Final(core.ErrNotHeld)
 	}
-	return nil // taken up, in a session that has given up its holds
+	return nil // the hold was taken up, but the session has given up its holds
 }
 
 // replace carries out the step Replace: the owner's hold goes on under a new epoch. If Redis had another hold of the owner than

@@ -1,5 +1,5 @@
-// Package exclusive is the engine of the lock that one owner holds at a time: for each name a queue of the session's owners,
-// what the session has in Redis, and who may act.
+// Package exclusive is the engine of the lock that one owner holds at a time. For each name it has a queue of the session's
+// owners, and it records what the session has in Redis and which goroutine may act.
 //
 // Its callers are the locks of package reentrant, which check the arguments of a call first, and the session, which passes on
 // the messages that the backend pushes.
@@ -143,7 +143,7 @@ func (s *Room) Granted(g backend.Grant) (wanted bool) {
 	return wanted
 }
 
-// Signalled wakes the owner of a ticket. placed says that Redis has also queued the session for the lock. Signalled returns
+// Signalled wakes the owner of a ticket. placed says whether Redis has also queued the session for the lock. Signalled returns
 // false if the session does not use a lock of that name.
 func (s *Room) Signalled(name string, ticket uint64, placed bool) bool {
 	return s.with(name, func(st *State) { st.signalled(ticket, placed) })
@@ -215,8 +215,8 @@ func (st *State) hasHolder() bool {
 	return has && st.cleaning == nil
 }
 
-// StartClosing makes all calls fail but those of holders. It reports whether this is its first call, and if so whether no
-// lock was in use.
+// StartClosing makes all calls fail but those of holders. first reports whether this is the first call of StartClosing. If so,
+// idle reports whether no lock was in use.
 func (s *Room) StartClosing() (first, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

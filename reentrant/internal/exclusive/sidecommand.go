@@ -13,8 +13,8 @@ import (
 // The commands of this file run in the background. None has a reference to the lock state while it waits for Redis, so that
 // Close need not wait for it.
 
-// withHold calls f with what is known of the hold of a lock, if an owner has the hold and its epoch is the given one, and
-// returns f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
+// withHold calls f with what is known of the hold of a lock, if an owner has the hold and the hold's epoch is the given one,
+// and returns f's result. If not, it returns false. f is called with the mutex of the lock state, and no reference is left
 // afterwards.
 func (s *Room) withHold(name string, epoch uint64, f func(*holdInfo) bool) (ok bool) {
 	s.with(name, func(st *State) {
@@ -127,11 +127,11 @@ func (w watch) send() {
 	}
 }
 
-// noteAge is the age from which a renewal writes a note in Redis again. A note lasts for at least five minutes and
-// twice the lease; renewals come at a third of the lease.
+// noteAge is the age from which a renewal writes a note in Redis again. A note lasts at least for five minutes, or for twice
+// the lease if that is longer. A renewal comes at a third of the lease.
 const noteAge = 2 * time.Minute
 
-// A note is the note of a hold. Guarded by State.mu.
+// A note is the text that an owner has attached to its hold. State.mu guards it.
 type note struct {
 	text string
 	sent time.Duration // the session's age when it last sent the note to Redis; 0: Redis may not have the note

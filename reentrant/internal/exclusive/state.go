@@ -18,9 +18,9 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the
-// session does about it in Redis. It is in use while an owner holds the lock or waits for it, or a clean-up runs. After
-// that it may be reused for another name.
+// A State is the state of one lock name in one session: the queue of its owners, and a machine that decides what the session
+// does about the lock in Redis. It is in use while an owner holds the lock or waits for it, or a clean-up runs. After that it
+// may be reused for another name.
 //
 // Its methods drive the machine: each event is one call of the machine under the mutex, and the step that it returns is
 // carried out. What must happen together with a transition, such as passing the baton, is done before the mutex is unlocked.
@@ -31,7 +31,8 @@ import (
 type State struct {
 	s *Room
 
-	// Written when the lock state is (re)used, under s.mu, before any goroutine can find it; constant while refs > 0.
+	// These two are written when the lock state is (re)used, under s.mu, before any goroutine can find it. They do not change
+	// while refs > 0.
 	name   string
 	remote backend.Remote
 
@@ -165,7 +166,7 @@ func (st *State) momentOfCommand(now time.Time, owner core.Owner) machine.Moment
 	return at
 }
 
-// ownerField returns an owner as it is written in Redis. It keeps the result for the latest owner: a lock that is not
+// ownerField returns an owner as it is written in Redis. It keeps the result for the latest owner, since a lock that is not
 // contended often has the same owner again. The caller has the baton.
 func (st *State) ownerField(o core.Owner) string {
 	if st.fieldOwner != o || st.field == "" {
@@ -201,7 +202,7 @@ func (st *State) nudge() {
 	}
 }
 
-// newEpoch returns a new epoch, and takes back a wake that was meant for an earlier one. The caller has the baton.
+// newEpoch returns a new epoch, and takes back a wake that was meant for an earlier epoch. The caller has the baton.
 func (st *State) newEpoch() uint64 {
 	select {
 	case <-st.wake:
@@ -231,8 +232,8 @@ func (st *State) finish(holds, owed int, got func()) error {
 	return nil
 }
 
-// finishAcquire is finish for an operation that takes the lock. If err, the operation's error, is nil, it reports an event
-// of the kind.
+// finishAcquire calls finish for an operation that takes the lock. If err, the operation's error, is nil, finishAcquire reports
+// an event of the given kind.
 func (st *State) finishAcquire(ctx context.Context, kind core.EventKind, t *Try, holds, owed int, err error) error {
 	return st.finish(holds, owed, func() {
 		if err == nil && st.s.core.Reporting {
@@ -312,8 +313,9 @@ func (st *State) reportGot(ctx context.Context, kind core.EventKind, t *Try) {
 }
 
 // startUpkeepLocked starts the upkeep of a hold that is new in Redis: it records how long the lease can be trusted, sends the
-// note and has the keeper renew the lease. check says that another session may have resumed the hold already. Then
-// startUpkeepLocked asks Redis, since a copy of the same attempt may have got the hold anew after that. st.mu is held.
+// note and has the keeper renew the lease. If check is true, another session may have resumed the hold already.
+// startUpkeepLocked then asks Redis whether this session has the hold, since a later copy of the attempt may have got it anew.
+// st.mu is held.
 func (st *State) startUpkeepLocked(text string, check bool) {
 	if text != "" {
 		st.info.note = &note{text: text}
@@ -339,9 +341,9 @@ func (st *State) disownLocked() {
 	st.holder.Store(0)
 }
 
-// replaceLocked carries out the step Replace: the owner's hold goes on under another epoch. old is the hold before that.
-// Callers that asked to be notified about old are notified about the new hold, unless old has been lost: then they have been
-// notified already. text is the new note, "" if old's stays. st.mu is held.
+// replaceLocked carries out the step Replace: the owner's hold goes on under another epoch. old is the hold under the earlier
+// epoch. Callers that asked to be notified about old are notified about the new hold, unless old has been lost: then they have
+// been notified already. text is the new note; if text is "", the note of old stays. st.mu is held.
 func (st *State) replaceLocked(old *Hold, text string, check bool) {
 	st.info = holdInfo{lockID: old.lockID, since: time.Now()}
 	if old.Owned() {
@@ -355,9 +357,9 @@ func (st *State) replaceLocked(old *Hold, text string, check bool) {
 
 // ownState returns the lock state if the calling goroutine has the lock by this handle, and its lease can be trusted now;
 // otherwise nil. goroutine is 0 for a named owner, for which ownState always returns nil. age is the session's age now. The
-// lease is compared with it, since in a process that was stopped the keeper may not have noticed yet that the lease is over.
-// The lock state is not used for another lock while the goroutine has its hold; if the hold is lost at this moment, the queue
-// refuses the operation.
+// lease is compared with that age, since in a process that was stopped the keeper may not have noticed yet that the lease is
+// over. The lock state is not used for another lock while the goroutine has its hold; if the hold is lost at this moment, the
+// queue refuses the operation.
 func (h *Handle) ownState(goroutine int64) (st *State, age time.Duration) {
 	st = h.lastState.Load()
 	if st == nil || goroutine == 0 || st.holder.Load() != goroutine || st.holderLock.Load() != h.lazyID.Load() {
@@ -391,7 +393,7 @@ type leakRecord struct {
 	lockID uint32
 }
 
-// report reports a hold whose Lock is gone. Its owner can still unlock it, by another Lock of that name.
+// report reports a hold whose Lock is gone. The hold's owner can still unlock, with another Lock of that name.
 func (r leakRecord) report() {
 	if h := r.s.HoldOf(r.name); h.Owned() && h.lockID == r.lockID {
 		r.s.core.LeakLog.Log(slog.LevelWarn, "a lock was forgotten while it is held", slog.String("lock", r.name), slog.String("owner", h.Owner.String()))

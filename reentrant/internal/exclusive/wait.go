@@ -90,8 +90,8 @@ func (st *State) wait(ctx context.Context, place localqueue.Place[core.Owner], t
 	return st.Queue.Wait(place, ctx.Done(), t.Timeout)
 }
 
-// Leave gives up the hold and takes the ticket, in one step. Leave is called with the baton: after nil or ErrLost it has been
-// passed on, and after another error the owner has it again.
+// Leave gives up the hold and takes the ticket, in one step. Leave is called with the baton. After nil or ErrLost the baton has
+// been passed on, and after another error the owner has it again.
 func (w *conditionWait) Leave(ctx, over context.Context, limit time.Time) error {
 	st := w.st
 	st.mu.Lock()
@@ -121,10 +121,10 @@ func (st *State) releaseForWait(ctx, over context.Context, t *condition.Ticket, 
 	st.mu.Lock()
 	at := st.moment(st.s.core.Age())
 	req.Until = st.m.PendingUntil(&at)
-	if cfg.Cohort && st.m.Hold().Cohort { // otherwise the owner comes back to a hold of its own
+	if cfg.Cohort && st.m.Hold().Cohort { // if not, the owner comes back to a hold of its own
 		req.Owner, req.Holds = cfg.CohortOwner(), 1
 	}
-	st.m.StartLeaving() // until it is known whether the hold is gone
+	st.m.StartLeaving() // Stay or Left follows, once it is known whether the hold is gone
 	st.mu.Unlock()
 	unknown := false
 	send := func(ctx context.Context, h machine.Hold[core.Owner]) (gone bool, err error) {

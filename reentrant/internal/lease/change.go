@@ -11,8 +11,8 @@ const (
 	Failing          // the renewal failed, and the one before had not
 )
 
-// ChangeBy returns what a renewal has changed. failedBefore is whether the renewal before it failed, failed whether it did
-// itself.
+// ChangeBy returns what a renewal has changed. failed says whether the renewal failed, and failedBefore whether the one before
+// it failed.
 func ChangeBy(failedBefore, failed bool) Change {
 	switch {
 	case failed && failedBefore:

@@ -10,16 +10,16 @@ import "time"
 //	 │◀── a third ──▶│                          │
 //	 │◀──────────────── length ────────────────────────────────▶│
 type Lease struct {
-	Sent   time.Time // no later than the moment from which the server counts
+	Sent   time.Time // no later than the moment from which the server counts the lease
 	Length time.Duration
 	Trust  time.Duration // how long it is trusted, from Sent
 	renew  time.Duration // when to renew it, from Sent; 0: never
 	ahead  time.Duration // how far the wall clock was ahead of the monotonic one at Sent, or at the last jump
 }
 
-// marginShare and marginFloor are the part of every lease that is not trusted. One part in a hundred lets the clocks of
-// client and server drift apart by 10,000 ppm, fifty times the drift of a healthy quartz. The floor covers the server's
-// resolution of 1 ms.
+// marginShare and marginFloor give the margin, the last part of every lease, which is not trusted. One part in a hundred lets
+// the clocks of client and server drift apart by 10,000 ppm, fifty times the drift of a healthy quartz. The floor covers the
+// server's resolution of 1 ms.
 const (
 	marginShare = 100
 	marginFloor = 2 * time.Millisecond
@@ -30,8 +30,8 @@ const Min = 20 * time.Millisecond
 
 func margin(length time.Duration) time.Duration { return length/marginShare + marginFloor }
 
-// New returns a lease of the given length. The server counts it from no earlier than sent, when the wall clock was
-// ahead of the monotonic one by ahead. A fixed lease is never renewed.
+// New returns a lease of the given length. The server counts it from no earlier than sent, when the wall clock was ahead of the
+// monotonic one by the given duration. A fixed lease is never renewed.
 func New(sent time.Time, ahead, length time.Duration, fixed bool) Lease {
 	l := Lease{Sent: sent, Length: length, Trust: length - margin(length), ahead: ahead}
 	if !fixed {
@@ -41,16 +41,16 @@ func New(sent time.Time, ahead, length time.Duration, fixed bool) Lease {
 }
 
 // Pushed returns the lease of a pushed grant. The server made the grant no earlier than notBefore. The lease is short, so it is
-// renewed after a smaller part of it than other leases: a slow server still has most of the lease to reply. Holds that end
-// before the renewal need none.
+// renewed after a tenth of its length and not after a third: a slow server still has most of the lease to reply. Holds that end
+// before then need no renewal.
 func Pushed(notBefore time.Time, ahead, length time.Duration) Lease {
 	l := New(notBefore, ahead, length, false)
 	l.renew = length / 10
 	return l
 }
 
-// Kept returns the lease of a hold that its session keeps between owners. This lease is short, too. After half of its length
-// it is renewed, if an owner still needs the hold then.
+// Kept returns the lease of a hold that its session keeps between owners. The lease is short. It is renewed after half of its
+// length, if an owner still needs the hold then.
 func Kept(sent time.Time, ahead, length time.Duration) Lease {
 	l := New(sent, ahead, length, false)
 	l.renew = length / 2
@@ -60,7 +60,7 @@ func Kept(sent time.Time, ahead, length time.Duration) Lease {
 // Until returns the end of the trust.
 func (l Lease) Until() time.Time { return l.Sent.Add(l.Trust) }
 
-// Trusted reports whether the lease is trusted at now.
+// Trusted reports whether the lease is trusted at the given time.
 func (l Lease) Trusted(now time.Time) bool { return now.Sub(l.Sent) < l.Trust }
 
 // End returns the moment from which Redis may give the lock away.
@@ -72,8 +72,8 @@ func (l Lease) Remaining(now time.Time) time.Duration { return l.Trust - now.Sub
 // Fixed reports whether the lease is never renewed.
 func (l Lease) Fixed() bool { return l.renew == 0 }
 
-// Due reports whether the lease is to be renewed now. A renewal that may be early, to share a batch, is due a tenth of the
-// length before its time, or a third of the time until it if that is less.
+// Due reports whether the lease is to be renewed now. If early is true, so that renewals share a batch, the renewal is due
+// before its time: by a tenth of the lease's length, or by a third of the time from Sent to the renewal if that is less.
 func (l Lease) Due(now time.Time, early bool) bool {
 	slack := time.Duration(0)
 	if early {
@@ -90,12 +90,12 @@ func (l Lease) Wake() time.Time {
 	return l.Sent.Add(min(l.renew, l.Trust))
 }
 
-// Left returns the lease after a command that was sent at sent has reported ttl, what was left of the lease in Redis.
-// The server's clock may have been stepped, or be another server's. If the lease ends sooner than it was trusted, the
-// trust is shortened and the lease is to be renewed at once. The trust is never prolonged.
+// Left returns the lease after Redis has replied that ttl is left of it. sent is when the command with this reply was sent. The
+// server's clock may have been stepped, or another server may have replied. If the lease ends sooner in Redis than it was
+// trusted here, the trust is shortened and the lease is to be renewed at once. The trust is never prolonged.
 func (l Lease) Left(sent, now time.Time, ttl time.Duration) Lease {
 	trust := sent.Sub(l.Sent) + ttl - margin(ttl)
-	if trust >= l.Trust || sent.Before(l.Sent) { // the second case: it has been renewed since
+	if trust >= l.Trust || sent.Before(l.Sent) { // the second condition: the lease was renewed after the command was sent
 		return l
 	}
 	l.Trust, l.Length = trust, min(l.Length, trust+margin(ttl))
@@ -127,7 +127,7 @@ func (l Lease) Slept(now time.Time, ahead time.Duration) Lease {
 	return l
 }
 
-// woken returns the lease after a nap. A wall clock that was stepped forward looks the same, so a lease that is renewed is
+// woken returns the lease after a nap. A wall clock that was stepped forward looks like a nap, so a lease that is not fixed is
 // not given up: it is due for renewal at once, and the nap does not shorten its trust below the pause between two tries.
 func (l Lease) woken(now time.Time, nap time.Duration) Lease {
 	trust := l.Trust - nap
@@ -139,8 +139,8 @@ func (l Lease) woken(now time.Time, nap time.Duration) Lease {
 	return l
 }
 
-// Ahead returns how far the wall clock has run ahead of the monotonic one since the given time. It jumps when the
-// machine is suspended, and when its clock is set.
+// Ahead returns how far the wall clock has run ahead of the monotonic one since the given time. The difference jumps when the
+// machine is suspended, and when the wall clock is set.
 func Ahead(since time.Time) time.Duration {
 	now := time.Now()
 	wall := now.Round(0).Sub(since.Round(0)) // Round(0) strips the monotonic reading

@@ -2,13 +2,12 @@ package lease
 
 import "sync"
 
-// LostHolds counts the Unlocks that are owed for lost holds. Those Unlocks return ErrLost. K says whose holds they were,
-// and of what.
+// LostHolds counts the Unlocks that are owed for lost holds. Those Unlocks return ErrLost. A K names an owner and the lock of
+// which the owner lost holds.
 //
-// A count stays until the last Unlock that it is for, so there are never more counts than holds that were lost and not
-// unlocked since. An owner that never unlocks what it lost costs one count for as long as the session exists, as one that
-// never unlocks what it holds costs a hold. Holds with a fixed lease are the exception: their owners may leave them to
-// expire.
+// A count stays until the last of its Unlocks is called, so there are never more counts than holds that were lost and not
+// unlocked since. An owner that never unlocks what it lost costs one count for as long as the session exists. Holds with a
+// fixed lease are an exception, since their owners may leave them to expire: old counts of such holds are forgotten.
 type LostHolds[K comparable] struct {
 	mu   sync.Mutex // a leaf: nothing else is locked under it
 	owed counts[K]
@@ -39,7 +38,8 @@ func (l *LostHolds[K]) AddLapsed(of K, n int) {
 	l.lapsed.add(of, n)
 }
 
-// TakeOwed counts up to most owed Unlocks as done, and returns how many. If fewer than least are owed, it takes none.
+// TakeOwed counts owed Unlocks as done, but no more than the number most, and returns how many it has counted. If fewer than
+// least are owed, it counts none.
 func (l *LostHolds[K]) TakeOwed(of K, least, most int) (taken int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *counts[K]) add(of K, n int) {
 	(*c)[of] += n
 }
 
-// take subtracts up to most, and returns how much.
+// take subtracts most, or the whole number if that is less, and returns how much it has subtracted.
 func (c *counts[K]) take(of K, most int) int {
 	has := (*c)[of]
 	if has > most {
@@ -81,7 +81,7 @@ func (c *counts[K]) take(of K, most int) int {
 	}
 	delete(*c, of)
 	if len(*c) == 0 {
-		*c = nil // a map does not shrink
+		*c = nil // frees the memory: a map does not shrink
 	}
 	return has
 }

@@ -16,12 +16,12 @@ import (
 //	 │◀────────────────────── short lease ───────────────────────────────────────▶│
 //
 // The first renewal is for an owner that needs the lock for longer, and asks for the full lease. The renewal must be the last
-// command to set the lease in Redis: a copy of the attempt that came later would shorten the lease that the session trusts.
-// So the renewal is sent only once Redis refuses such copies. If it must be sent sooner, since a clock has jumped, the session
-// trusts no more than a short lease after that renewal, which is what a late copy would leave; a later renewal gives it the
-// full lease. No renewal ever asks for the short lease, since a late copy of it would shorten the next lease: an idle hold is
-// not renewed, and a hold that was renewed is not kept. If this process dies, other sessions wait for an idle hold no longer
-// than for a short lease.
+// command to set the lease in Redis: a copy of the attempt that came later would shorten the lease that the session trusts. So
+// the renewal is sent only once Redis refuses such copies. If the renewal must be sent sooner because a clock has jumped, the
+// session then trusts no more than a short lease, which is what a late copy would leave; a later renewal gives the hold the
+// full lease. No renewal ever asks for the short lease, since a late copy of such a renewal would shorten the next lease: an
+// idle hold is not renewed, and a hold that was renewed is not kept. If this process dies, other sessions wait for an idle hold
+// no longer than for a short lease.
 
 // aloneAfter is how often in a row a session must have had the lock, with no other session waiting, before it keeps the lock.
 // Keeping it in vain costs a command and two messages, about as much as one inherited hold saves; if two sessions come at
@@ -32,8 +32,8 @@ const aloneAfter, maxWary = 3, 6
 // needs returns how often in a row the session must now have had the lock before it keeps the lock. judge changes the number.
 func (m *Machine[K]) needs() uint8 { return aloneAfter << m.wary }
 
-// judge notes whether keeping the hold has paid, when the hold ends or another session asks for it (asked). Keeping it has paid
-// if aloneAfter owners have inherited the hold.
+// judge notes whether keeping the hold has paid. It is called when the hold ends, and, with asked set, when another session
+// asks for the hold. Keeping it has paid if aloneAfter owners have inherited the hold.
 func (m *Machine[K]) judge(asked bool) {
 	switch worth := m.hold.token >= m.hold.first+aloneAfter; {
 	case worth && !asked:
@@ -46,9 +46,9 @@ func (m *Machine[K]) judge(asked bool) {
 	}
 }
 
-// begins counts the last hold, if it was released while no other session waited, and reports whether the session is to keep
-// the lock that the head wants. If the head was handed the lock, the session is to keep it only if the head waits, since
-// another session may have to go first.
+// begins reports whether the session is to keep the lock that the head wants. First it counts the last hold, if the hold was
+// released while no other session waited. If the head was handed the lock, the session is to keep it only if the head waits,
+// since another session may have to go first.
 func (m *Machine[K]) begins(h *Head[K], handed bool) (alone bool) {
 	if m.prior.Freed {
 		m.Retaken()
@@ -97,6 +97,6 @@ func (m *Machine[K]) idleUntil(o *Options, age time.Duration) time.Duration {
 	return age + idle
 }
 
-// Retaken counts a hold that no owner waited for when it was unlocked. The driver calls it for a hold that the next owner took
-// over before a clean-up could release it; begins calls it for one that was released.
+// Retaken counts a hold that no owner waited for when it was unlocked. The driver calls Retaken for a hold that the next owner
+// took over before a clean-up could release the hold; begins calls Retaken for a hold that was released.
 func (m *Machine[K]) Retaken() { m.run = min(m.run+1, m.needs()) }

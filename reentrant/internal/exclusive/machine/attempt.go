@@ -18,25 +18,25 @@ type Head[K comparable] struct {
 	Waits    bool          // waits in Redis if another session has the lock
 	Barges   bool          // takes a free lock even if other sessions wait for it
 	Fixed    time.Duration // the length of the lease, if the lease is a fixed one
-	AtLeast  time.Duration // for how long, from the begin of the hold on, no other owner gets the lock
+	AtLeast  time.Duration // for how long no other owner gets the lock, from the beginning of the hold on
 	Holds    int           // the hold count with which the owner comes back from a condition; 0: one
 	Ticket   uint64        // the ticket under which Redis has queued the session for the owner; 0: none
 	Ahead    time.Duration // how far the wall clock was ahead when the owner got the ticket
 	Deadline time.Time     // the end of a try with a time limit
 }
 
-// An attempt is what the head wants, beside the hold that it would get, and what is known of the copies of its request.
+// An attempt is what is known of the head's request and of its copies. The hold that the head would get is in Machine.hold.
 type attempt struct {
-	waits    bool // as in Head
+	waits    bool // Head.Waits
 	barges   bool
 	keepTTL  bool // the lease of the hold that was left to the head goes on
 	yields   bool // another session that waits goes first
-	asked    bool // the session that may keep the lock idle was asked for the lock already
+	asked    bool // Redis has already asked the session with the lock to give it up if it is idle
 	holds    int32
 	spins    int32         // how often the head still asks before it parks
-	fixed    time.Duration // as in Head
+	fixed    time.Duration // Head.Fixed
 	deadline instant
-	refuted  instant       // when the latest copy with the reply Waiting was sent: grants from before that are over
+	refuted  instant       // when the latest copy with the reply Waiting was sent: earlier grants are over
 	sent     instant       // when the copy under way was sent
 	ahead    time.Duration // how far the wall clock was ahead when the latest copy was sent
 }
@@ -60,19 +60,19 @@ func (t *turn) spent(o *Options, now instant) bool {
 	return t.passes >= t.limit || lasted >= o.HandoffTime || lasted >= o.Generation && t.passes >= t.generation
 }
 
-// Begin begins the attempt of a head that has just got the baton, and does not inherit a hold. A hold that was left to the
-// head ends here, and its lease may go on if enough of it is left. If the step is Dropped, the hold was idle, and the caller
-// has its reference.
+// Begin begins the attempt of a head that has just got the baton and inherits no hold. If a hold was left to the head, the hold
+// ends here, but its lease may go on if enough of the lease is left. If the step is Dropped, a hold was idle or lapsed, and the
+// hold's reference to the lock state is the caller's now.
 func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	s.Dropped = m.wake() || m.phase == Lapsed
 	handed, yields, l := m.phase == Handed, false, m.hold.lease
-	// A hold that another session may have taken up is not kept: what Redis has of this session by now, if anything, may
-	// be a grant with a shorter lease.
+	// The lease of a portable hold is not kept: another session may have taken up the hold, and what Redis has of this session
+	// now, if anything, may be a grant with a shorter lease.
 	keepTTL := handed && h.Fixed == 0 && !l.Fixed() && !m.hold.portable && l.Length >= at.Lease && l.Remaining(at.Now) > at.Lease*2/3
 	alone := h.Alone && m.begins(h, handed)
 	if m.turn.limit == 0 || !m.unreleased {
 		m.turn = turn{}
-	} else { // the turn goes on, also after a head that was handed the lock and left
+	} else { // the turn goes on, even if the last head was handed the lock and gave up
 		yields = h.Waits && (m.turn.spent(at.Options, at.now()) || (h.Cohort || alone) && handed)
 		m.turn.passes++
 	}
@@ -85,7 +85,7 @@ func (m *Machine[K]) Begin(at *Moment, h *Head[K]) (s Step) {
 	}
 	switch m.att.yields = yields; {
 	case adopts:
-	case alone: // the attempt asks for a lease of its own: the lease that is left may be a long one
+	case alone: // the attempt asks for a short lease: the lease that is left may be a long one
 		m.hold.cohort, m.hold.alone, m.hold.span = true, true, at.GrantTTL
 	case keepTTL && !yields: // if no session waits, Redis gives a new lease instead of yielding
 		m.att.keepTTL, m.hold.lease = true, l
@@ -116,11 +116,11 @@ func (m *Machine[K]) wake() bool {
 	return true
 }
 
-// Inherit makes a head that has just got the baton the owner of the hold that its session has already, in cohort mode or
-// kept alone. It returns Settle if it did; otherwise Begin follows. age is the session's age, waiters the length of the
-// local queue. dropped says that the hold was idle, and that the caller has its reference. Like HandOver, Inherit is on
-// the fastest path, and has neither a Moment nor a Step: the stack of a goroutine that has waited long is no longer in the
-// processor's caches.
+// Inherit makes a head that has just got the baton the owner of the hold that its session has already, in cohort mode or kept
+// alone. If so, it returns Settle; if not, it returns Nothing, and the driver calls Begin. age is the session's age, and
+// waiters is the length of the local queue. If dropped, the hold was idle, and the hold's reference to the lock state is the
+// caller's now. Like HandOver, Inherit is on the fastest path. It has neither a Moment nor a Step, since these would be on the
+// stack, and the stack of a goroutine that has waited long is no longer in the processor's caches.
 func (m *Machine[K]) Inherit(o *Options, age time.Duration, waiters int, owner *K) (do Action, dropped bool) {
 	now := age + 1
 	dropped = m.wake()
@@ -162,8 +162,8 @@ func (m *Machine[K]) number(epoch uint64) {
 	m.epoch, m.used, m.grant = epoch, 0, grant{}
 }
 
-// Send begins a copy of the attempt, which AcquireRequest returns. After [AskAnew], next is the new epoch; otherwise it is
-// not used.
+// Send begins a copy of the attempt, which AcquireRequest returns. After [AskAnew], next is the new epoch; after [Ask], Send
+// ignores next.
 func (m *Machine[K]) Send(at *Moment, next uint64) {
 	if m.phase == Begun {
 		m.number(next)
@@ -186,14 +186,14 @@ func (m *Machine[K]) AcquireRequest(at *Moment) backend.AcquireRequest {
 	}
 	if m.hold.alone {
 		// From GrantTTL Redis knows how long the record must outlive a renewal. If this attempt waited, a grant to it would
-		// last as long, even if this process had ended. So the attempt takes no place among the waiters.
+		// last just as long, even if this process had ended. So the attempt takes no place among the waiters.
 		req.GrantTTL = at.Lease
 	}
 	return req
 }
 
-// notAfter returns the time from which Redis refuses the copy under way. If the time limit of a try comes sooner, it is that
-// limit, but the copy has at least an eighth of its usual time.
+// notAfter returns the time from which Redis refuses the copy under way. If the time limit of a try comes sooner, notAfter
+// returns the limit, but leaves the copy at least an eighth of its usual time.
 func (m *Machine[K]) notAfter(at *Moment) time.Time {
 	a, limit := &m.att, at.CommandTimeout
 	if m.hold.alone {
@@ -208,11 +208,11 @@ func (m *Machine[K]) notAfter(at *Moment) time.Time {
 // Replied handles the reply to a copy.
 func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	sent := m.att.sent
-	m.prior, m.att.sent = backend.Prior{}, 0 // a further copy has no Prior: the state in Redis is not known then
+	m.prior, m.att.sent = backend.Prior{}, 0 // the next copy has no Prior, since what Redis has is not known then
 	switch r.Status {
 	case backend.Granted:
 		return m.granted(at, r, sent)
-	case backend.Stale: // the epoch is used up: for instance, its grant ended before it was accepted
+	case backend.Stale: // the epoch is used up: for instance, its grant ended before the head accepted the grant
 		m.together(at)
 		m.enter(Begun)
 		return Step{Do: AskAnew}
@@ -220,15 +220,15 @@ func (m *Machine[K]) Replied(at *Moment, r *backend.AcquireReply) Step {
 	return m.refuted(at, r, sent)
 }
 
-// granted handles a reply that grants the lock. A reply that comes too late is not trusted: the next copy confirms the
-// hold and gives it a full lease. That copy needs a new epoch if the lease is fixed, since such a lease starts only once,
-// and if the session would have kept the lock alone, since that lease is too short to be confirmed.
+// granted handles a reply that grants the lock. A reply that comes too late is not trusted: the next copy confirms the hold and
+// gives it a full lease. The next copy needs a new epoch in two cases: if the lease is fixed, since a fixed lease starts only
+// once, and if the session would have kept the lock alone, since the lease of such a hold is too short to be confirmed.
 func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	m.unreleased, m.prior = true, r.Prior
 	a, l, anew := &m.att, m.hold.lease, m.att.fixed > 0 || m.hold.alone
 	switch {
 	case a.keepTTL:
-	case a.fixed > 0: // an earlier copy may have started the lease, so the time left of it counts
+	case a.fixed > 0: // an earlier copy may have started the lease, so what is left of the lease counts
 		l = lease.New(at.time(sent), a.ahead, min(a.fixed, r.TTL), true)
 	case m.hold.alone:
 		l = lease.Kept(at.time(sent), a.ahead, m.hold.span)
@@ -253,8 +253,8 @@ func (m *Machine[K]) granted(at *Moment, r *backend.AcquireReply, sent instant) 
 	return Step{Do: Ask}
 }
 
-// refuted handles the reply that another session has the lock, or comes first. The next copy asks for a full lease, and
-// its grant begins a new turn.
+// refuted handles the reply that another session has the lock, or goes first. The next copy asks for a full lease, and its
+// grant begins a new turn.
 func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) Step {
 	a := &m.att
 	m.unreleased = m.unreleased || a.waits
@@ -270,8 +270,8 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 		s.Do = Ask
 	case a.waits:
 		s.Do = Park
-	case r.Lingers && !a.asked && took < at.Heartbeat/4: // else this command and the next could take long together
-		a.asked = true // the session that keeps the lock was asked for it, and gives it up during the pause if it is idle
+	case r.Lingers && !a.asked && took < at.Heartbeat/4: // after a slow reply the next command could take too long
+		a.asked = true // Redis has asked the session that keeps the lock, which gives up an idle lock during the pause
 		s.Do, s.Wait = Pause, max(took, minHandOver)
 	default:
 		return m.leave(s)
@@ -280,7 +280,7 @@ func (m *Machine[K]) refuted(at *Moment, r *backend.AcquireReply, sent instant) 
 	return s
 }
 
-// minHandOver is how long a try waits at least for another session to give up a lock that may be idle.
+// minHandOver is the shortest time for which a try waits for another session to give up a lock that may be idle.
 const minHandOver = time.Millisecond
 
 // A Failure says what is known of a command that had no reply.
@@ -289,8 +289,9 @@ type Failure struct {
 	Refused bool // Redis refused the command and would refuse it again, so the caller gives up
 }
 
-// Unanswered handles a copy without a reply. If the step is Pause, the driver decides for how long. The next copy asks for a
-// full lease, and not to keep the last one (keepTTL): on the server that answers, little of the last lease may be left.
+// Unanswered handles a copy without a reply. If the step is Pause, the driver decides how long the pause is. The next copy asks
+// for a full lease and does not keep the last lease (keepTTL), since on the server that answers, little of the last lease may
+// be left.
 func (m *Machine[K]) Unanswered(at *Moment, f Failure) Step {
 	if f.Unknown {
 		m.unreleased = true
@@ -317,32 +318,32 @@ type grant struct {
 	notBefore   instant
 }
 
-// Pushed handles a grant that was pushed. ticket says that an owner of this session has a ticket with the grant's epoch,
-// busy that an owner or a clean-up has the baton.
+// Pushed handles a grant that was pushed. ticket says whether an owner of this session has a ticket with the grant's epoch, and
+// busy whether an owner or a clean-up has the baton.
 func (m *Machine[K]) Pushed(at *Moment, g *backend.Grant, ticket, busy bool) Step {
 	pushed := grant{g.Epoch, g.First, g.Last, g.TTL, at.instant(g.NotBefore)}
 	switch {
-	case ticket && m.epoch < g.Epoch: // for an owner that was signalled and is not the head yet
+	case ticket && m.epoch < g.Epoch: // the grant is for an owner that was signalled and is not the head yet
 		m.grant = pushed
 		return Step{Do: Signal}
 	case m.epoch == g.Epoch && (m.phase == Asking || m.phase == Parked) && m.att.waits:
 		m.grant = pushed
 		return Step{Do: Wake}
 	case m.epoch > g.Epoch || m.phase == Handed || m.phase == Idle || busy:
-		// A newer attempt superseded the grant, or the reply to a heartbeat came first: nothing to do. Or the attempt was
-		// given up: a clean-up is on its way, or the next head takes over the grant. Or the session has the lock, and a
-		// release of the grant would release the hold.
+		// There is nothing to do. Either a newer attempt superseded the grant, or a reply granted the lock before this message
+		// came. Or the attempt was given up, and a clean-up or the next head takes over the grant. Or the session has the lock,
+		// and a release of the grant would release the hold.
 		return Step{}
 	}
-	m.epoch = max(m.epoch, g.Epoch) // a place that came with a signal is adopted only if no release of a later epoch is under way
+	m.epoch = max(m.epoch, g.Epoch) // so that Begin adopts no earlier ticket, which the release of the grant would give up
 	return Step{Do: Orphan}
 }
 
-// Woken handles the end of a pause, or of the time that the head was parked. A grant that came meanwhile is trusted
-// without a command, unless the moment of the grant is not known, Redis has replied since then that another owner has the
-// lock, less than half of the grant's TTL is left (too little to renew the lease in time), the computer slept since Redis
-// was last asked, the lease is fixed (it starts when the grant is accepted), or the grant has more than the attempt asked
-// for. In these cases the next copy of the attempt confirms the grant.
+// Woken handles the end of a pause, or of the time that the head was parked. A grant that came meanwhile is trusted without a
+// command, unless the moment of the grant is not known, Redis has replied after that moment that another owner has the lock,
+// less than half of the grant's TTL is left (too little to renew the lease in time), the computer slept since Redis was last
+// asked, the lease is fixed (it starts when the grant is accepted), or the grant has more than the attempt asked for. In these
+// cases the next copy of the attempt confirms the grant.
 func (m *Machine[K]) Woken(at *Moment) Step {
 	g, a := m.grant, &m.att
 	if m.phase != Parked || g.epoch != m.epoch || g.notBefore == 0 || a.refuted != 0 && g.notBefore < a.refuted || a.fixed > 0 {

@@ -6,10 +6,10 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has
-// the given age: the hold must have lasted for its AtLeast, and its lease must be trusted. If so, the driver passes the
-// baton without unlocking the mutex in between. HandOver follows if an owner took the baton, or if the hold is left to a
-// clean-up; otherwise Linger or Exit follows.
+// CanHandOver reports whether the owner's last unlock may leave the hold to the next owner in line, when the session has the
+// given age: the hold must have lasted for its AtLeast, and its lease must be trusted. If so, the driver passes the baton
+// before it unlocks the mutex. Then it calls HandOver if an owner took the baton, or if the hold is left to a clean-up, and
+// Linger or Exit if not.
 func (m *Machine[K]) CanHandOver(o *Options, age time.Duration) bool {
 	return m.Owned() && m.hold.stays <= age && m.hold.lease.Trusted(o.Opened.Add(age))
 }
@@ -21,7 +21,8 @@ func (m *Machine[K]) HandOver() { m.enter(Handed) }
 
 // Linger keeps the hold for the session at its owner's last unlock, when no owner of this session waits for the lock and the
 // hold is in cohort mode or kept alone. The hold is then idle, and the baton free. until is the age of the session up to which
-// the hold is kept. ok is false if it is not kept: Exit follows. Like HandOver, Linger is on a fast path, and has no Moment.
+// the hold is kept. If ok is false, the hold is not kept, and the driver calls Exit. Like HandOver, Linger is on a fast path,
+// and has no Moment.
 func (m *Machine[K]) Linger(o *Options, age time.Duration, closing bool) (until time.Duration, ok bool) {
 	if closing || !m.lingers(o) || !m.CanHandOver(o, age) {
 		return 0, false
@@ -59,8 +60,8 @@ func (m *Machine[K]) Exit(at *Moment) Step {
 	return Step{Do: Release}
 }
 
-// Clean begins a clean-up, which has the baton and releases what the session has in Redis. Clean follows PassOn if no owner
-// took the baton, and ends a hold that is idle or that an owner left behind.
+// Clean begins a clean-up, which has the baton and releases what the session has in Redis. The driver calls Clean after PassOn
+// if no owner took the baton, and to end a hold that is idle or that an owner left behind.
 func (m *Machine[K]) Clean() Step {
 	m.clear(Freeing)
 	return Step{Do: Release}
@@ -89,8 +90,9 @@ func (m *Machine[K]) PendingUntil(at *Moment) time.Time {
 	return at.time(m.doubtUntil)
 }
 
-// Released handles the end of a release. done says that Redis has nothing of the session any more, freed that Redis found the
-// lock as the request's Prior said, and freed it. If not done, the next head takes over what may be left.
+// Released handles the end of a release. done says whether Redis has nothing of the session any more. freed says whether Redis
+// freed the lock, after it had found the lock as the request's Prior said. If done is false, the next head takes over what may
+// be left.
 func (m *Machine[K]) Released(done, freed bool) {
 	prior := m.prior
 	if !done || !freed && !m.hold.alone {

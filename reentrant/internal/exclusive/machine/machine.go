@@ -1,9 +1,10 @@
-// Package machine decides what a session does about one lock: what it has, what it wants, and what follows from each
-// event. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex, under which it calls one method
-// of a [Machine] for each event; then it unlocks, and carries out the [Step] that the method returned.
+// Package machine decides what a session does about one lock. A [Machine] records what the session has and what it wants, and
+// computes what follows from each event. The package has no mutex, channel, context, goroutine or clock. The driver has a
+// mutex, under which it calls one method of the Machine for each event. Then the driver unlocks the mutex, and carries out the
+// [Step] that the method returned.
 //
-// The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has the baton may begin,
-// send, exit, resume and clean up. What the keeper's replies and pushed messages cause needs no baton.
+// The local queue belongs to the driver. Its baton is the right to act: only the goroutine that has the baton may begin, send,
+// exit, resume and clean up. The driver handles the keeper's replies and pushed messages without the baton.
 //
 // The head is the owner that has the baton and wants the lock. Its attempt is a request that is sent until Redis has
 // replied; each sending is a copy.
@@ -27,12 +28,12 @@ const (
 	Asking                // a copy of the head's attempt is under way
 	Parked                // no copy of the head's attempt is under way: the head waits for a grant, or until it asks again
 	Resuming              // the head takes up a hold of another session
-	Held                  // an owner has the lock, and its lease was trusted when last looked at
-	Leaving               // as Held, but an await or a Resume ends the epoch: that Redis no longer has the epoch proves no loss
+	Held                  // an owner has the lock, and its lease was trusted at the last look
+	Leaving               // an owner has the lock, but is in an await or a Resume: that the epoch has ended proves no loss
 	Lost                  // the hold was lost; its owner has not unlocked, and still has the baton
 	Handed                // the last owner left the hold to the goroutine that has the baton now
-	Idle                  // the last owner left the hold, and the baton is free: the hold has its own reference to the lock state
-	Lapsed                // as Idle, but the hold was lost: only its reference is left
+	Idle                  // the last owner left the hold, and the baton is free; the hold has a reference to the lock state
+	Lapsed                // an idle hold was lost; its reference to the lock state is left
 	Freeing               // a release is under way
 	phases
 )
@@ -75,7 +76,7 @@ func (m *Machine[K]) enter(next Phase) {
 	m.phase = next
 }
 
-// clear forgets the hold, and enters a phase in which there is none.
+// clear forgets the hold, and enters a phase without a hold.
 func (m *Machine[K]) clear(next Phase) {
 	m.enter(next)
 	alone := m.hold.alone && next == Freeing
@@ -138,17 +139,17 @@ func (o *Options) time(i instant) time.Time {
 type hold[K comparable] struct {
 	owner    K
 	cohort   bool // in Redis the hold belongs to the session, not to its owner
-	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing: as in the last hold
+	alone    bool // cohort is set because the session was alone with the lock (see alone.go); in Freeing, for the last hold
 	portable bool // another session can resume the hold
 	failing  bool // the last renewal failed
-	absent   bool // Redis no longer had it at the last renewal, while its owner was leaving
+	absent   bool // Redis no longer had the hold at the last renewal, while its owner was leaving
 	checking bool // a check is scheduled
 	epoch    uint64
 	op       uint64 // the number of the hold's last operation in Redis
 	token    backend.Token
 	last     backend.Token // the last token of the hold's block
-	span     time.Duration // the lease that was asked for, and that renewals ask for
-	stays    instant       // until when no other owner gets the lock, even if released sooner; before Held: how long; 0: none
+	span     time.Duration // the length of lease that the attempt asks for, and later the renewals
+	stays    instant       // until then no other owner gets the lock, even after a release; before Held: for how long; 0: none
 	lease    lease.Lease
 	first    backend.Token // the first token of the hold's block
 }
@@ -156,8 +157,8 @@ type hold[K comparable] struct {
 // A Machine is the state of one lock in a session. Only its methods change it. K is the type of the owners. The zero value
 // is a lock of which the session has nothing. Machines can be compared with ==, and a copy of a Machine is independent.
 //
-// Each row is an event, the phases in which it may happen, the condition, the phase that follows (= is the same one),
-// and the step. Of several rows for one event and phase the first that fits is taken. Queries are not in the table.
+// Each row has an event, the phases in which the event may happen, a condition, the phase that follows (= is no change), and
+// the step. Of several rows for one event and phase, the first whose condition is met applies. Queries are not in the table.
 //
 //	Inherit          handed idle               in cohort mode, with tokens, lease and turn left       held     settle
 //	Inherit          handed idle               kept alone, with tokens, lease and turn left           held     settle
@@ -293,18 +294,18 @@ type Machine[K comparable] struct {
 	dismissed  bool          // a clean-up is on its way to the idle hold
 	operating  bool          // an operation of the holder is under way, and may change what Redis has
 	run        uint8         // how often in a row the session had the lock while no other session waited
-	wary       uint8         // how often another session asked for the lock before keeping it had paid (see judge)
-	hold       hold[K]       // from Held to Idle; earlier what the head wants, without an epoch; in Freeing only stays and alone
+	wary       uint8         // how often another session asked for the lock before keeping the lock had paid (see judge)
+	hold       hold[K]       // from Held to Idle; before Held: what the head wants, without an epoch; in Freeing: stays and alone
 	turn       turn          // the run of local hand-overs
 	used       backend.Token // the last token used of the block that came with the last attempt; 0: all of them
 	epoch      uint64        // the last epoch that was sent
-	wanted     uint64        // the hold with this epoch, or an earlier one, was asked for by another session
-	moved      uint64        // the hold with this epoch, or an earlier one, may have been taken up by another session
+	wanted     uint64        // another session has asked for every hold with this epoch or an earlier one
+	moved      uint64        // another session may have taken up any hold with this epoch or an earlier one
 
 	lingerUntil instant       // when the idle hold is given back
 	doubtUntil  instant       // a copy of an attempt may be under way until then
 	prior       backend.Prior // how the last reply left the lock in Redis; none if the outcome of a later command is not known
-	att         attempt       // used in Begun to Resuming, and while an owner resumes its own hold
+	att         attempt       // used from Begun to Resuming, and while an owner resumes a hold of this session
 	grant       grant         // the latest grant that was pushed for the attempt, or for a ticket
 }
 
@@ -325,19 +326,19 @@ const (
 	Settle            // make the head the holder, with the hold count Holds; after an operation, give the baton back to the holder
 	Ask               // send a copy of the attempt, or of the operation
 	AskAnew           // send a copy under a new epoch
-	Park              // wait for a grant, a heartbeat, or the end of the holder's lease if TTL says when; then Woken
-	Pause             // wait for Wait, or if that is 0 for as long as the driver waits after a failure; then Woken
-	Leave             // free the baton, or pass it on: Redis has nothing of the session
-	PassOn            // pass the baton on, to an owner that takes over what Redis has; if there is none, Clean
-	Release           // send ReleaseRequest until Redis has replied, then Released
-	Replace           // the owner's hold goes on under a new epoch; if Holds is not 0, it is another hold, with that hold count
-	Lose              // notify the owner that the hold is lost, and why; if no operation is under way, evict the owner
-	Evict             // take the baton from the owner of the lost hold, and pass it on; then Evicted
+	Park              // wait for a grant, a heartbeat, or the end of the holder's lease if TTL says when; then call Woken
+	Pause             // sleep for as long as the step's Wait says; if Wait is 0, as long as after a failure; then call Woken
+	Leave             // free the baton, or pass it on; no release is needed, since Redis has nothing of the session
+	PassOn            // pass the baton to an owner, which takes over what Redis has; if no owner waits, call Clean
+	Release           // send ReleaseRequest until Redis has replied; then call Released
+	Replace           // the owner's hold has a new epoch; if Holds is not 0, the owner has another hold, with that hold count
+	Lose              // report the loss and notify the owner; if Redis has replied that the hold is gone, also evict the owner
+	Evict             // take the baton from the owner of the lost hold, and pass the baton on; then call Evicted
 	Renew             // renew the lease
 	Extended          // count and report what the reply to a renewal has changed
 	CheckLater        // check again after a heartbeat
-	Dismiss           // send a clean-up to the idle hold; then Arrive
-	Wake              // wake the parked head; then Woken
+	Dismiss           // send a clean-up to the idle hold; then call Arrive
+	Wake              // wake the parked head; then call Woken
 	Signal            // wake the owner of the ticket to which the lock was granted
 	Orphan            // release what Redis granted; this needs no baton
 	Notify            // notify the owner of the hold that another session waits
@@ -349,19 +350,19 @@ var actionNames = [actions]string{"nothing", "settle", "ask", "ask anew", "park"
 
 func (a Action) String() string { return actionNames[a] }
 
-// A Step is what the driver carries out after an event, without the mutex. Requests are read from the machine under the
-// mutex, when they are sent: a Step is passed along the fast path, and is small.
+// A Step is what the driver carries out after an event, without the mutex. A Step is small, since it is passed along the fast
+// path: the driver reads a request from the machine when it sends the request.
 type Step struct {
 	Do      Action
 	Check   bool         // ask Redis whether the hold is still this session's: call Checking first, and Checked with the reply
-	Dropped bool         // the hold is idle no longer: the caller has its reference
+	Dropped bool         // the hold is no longer idle: its reference to the lock state is the caller's now
 	Yielded bool         // the attempt gave the lock to another session
 	Woken   bool         // with Park: the grant has come already, so call Woken without a wait
 	Lost    bool         // the caller's hold is lost
 	Change  lease.Change // with Extended: what the reply has changed
 	Holds   int
 	Why     string        // why the hold was lost; empty if no loss is to be reported
-	Wait    time.Duration // with Pause; 0: as after a failure
+	Wait    time.Duration // with Pause: how long to sleep; 0: as long as after a failure
 	TTL     time.Duration // with Park: what is left of the holder's lease; negative if that is not known
 	Wake    time.Time     // when to look at the hold again; zero: no need
 }
@@ -369,7 +370,7 @@ type Step struct {
 // Owned reports whether an owner has the hold, as far as this process knows.
 func (m *Machine[K]) Owned() bool { return m.phase == Held || m.phase == Leaving }
 
-// left reports whether an owner left the hold, and it has not been lost since.
+// left reports whether an owner left the hold, and the hold has not been lost since.
 func (m *Machine[K]) left() bool { return m.phase == Handed || m.phase == Idle }
 
 // Phase returns the phase.
@@ -388,7 +389,7 @@ type Hold[K comparable] struct {
 	Cohort bool          // in Redis the hold belongs to the session, not to its owner
 	Epoch  uint64        // 0 if there is no hold
 	Op     uint64        // the number of the operation under way, or of the last one
-	First  backend.Token // the first token of the hold's block: a reply with another one is about another hold
+	First  backend.Token // the first token of the hold's block: a reply with another first token is about another hold
 	Token  backend.Token
 	Span   time.Duration // the lease that renewals ask for
 	Lease  lease.Lease

@@ -2,16 +2,16 @@ package machine
 
 import "github.com/relock-go/relock/backend"
 
-// Operate begins an operation of the holder: a re-entry, one of several unlocks, an await or a signal. Each has a number
-// that rises within the epoch, so that Redis carries it out once.
+// Operate begins an operation of the holder: a re-entry, one of several unlocks, an await or a signal. The operations of an
+// epoch have rising numbers, so that Redis carries each operation out only once, whatever copies arrive.
 func (m *Machine[K]) Operate() {
 	m.hold.op++
 	m.operating = true
 }
 
 // Trust checks without Redis whether the owner's hold can be trusted: for a re-entry in cohort mode, before each copy of an
-// operation, and for a caller that asks. If the hold cannot be trusted, it is lost now at the latest: in a process that was
-// paused, the keeper may not have found the loss yet.
+// operation, and for a caller that asks. If the hold cannot be trusted, it is lost from here on, even if the keeper has not
+// found that yet, in a process that was paused.
 func (m *Machine[K]) Trust(at *Moment, why string) Step {
 	switch {
 	case m.phase == Lost:
@@ -24,7 +24,7 @@ func (m *Machine[K]) Trust(at *Moment, why string) Step {
 	return s
 }
 
-// Operated ends the operation. answered says that Redis replied, and gone that Redis no longer has the hold.
+// Operated ends the operation. answered says whether Redis replied, and gone whether Redis no longer has the hold.
 func (m *Machine[K]) Operated(answered, gone bool) Step {
 	m.operating = false
 	if answered && !gone && m.prior.Epoch == m.hold.epoch {

@@ -22,15 +22,15 @@ func (m *Machine[K]) Resume(at *Moment, h *Head[K]) Step {
 	return s
 }
 
-// ResumeOwn begins the Resume of a hold that this session has: the hold goes on under a new epoch, and with the lease of h.
-// After the reply Redis no longer has the old epoch.
+// ResumeOwn begins the Resume of a hold that this session has: the hold goes on under a new epoch, with the lease that h asks
+// for. After the reply Redis no longer has the old epoch.
 func (m *Machine[K]) ResumeOwn(at *Moment, h *Head[K]) Step {
 	m.StartLeaving()
 	m.att = attempt{fixed: h.Fixed}
 	return Step{Do: AskAnew}
 }
 
-// SendResume begins a copy of a Resume, which ResumeRequest returns. After [AskAnew], next is the new epoch; otherwise it
+// SendResume begins a copy of a Resume, which ResumeRequest returns. After [AskAnew], next is the new epoch; after [Ask], next
 // is 0.
 func (m *Machine[K]) SendResume(at *Moment, next uint64) {
 	if next > 0 {
@@ -76,8 +76,8 @@ func (m *Machine[K]) Resumed(at *Moment, r *backend.ResumeReply) Step {
 	return m.replace(at, h, r.Holds)
 }
 
-// takeUp makes the head the owner of h, which it had in another session. If this session has given up its holds
-// meanwhile, the attempt is given up, as in settle.
+// takeUp makes the head the owner of h, a hold that the head had in another session. If this session has given up its holds
+// meanwhile, the attempt is given up.
 func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 	m.att = attempt{}
 	if at.Abandoned {
@@ -92,9 +92,9 @@ func (m *Machine[K]) takeUp(at *Moment, s Step, h hold[K]) Step {
 	return s
 }
 
-// replace replaces the owner's hold by h. If h has another token, it is another hold: the old hold is lost, and the owner
-// has the hold count of the reply. In a session that has given up its holds the old hold is not replaced, since no keeper
-// would maintain h.
+// replace replaces the owner's hold by h. If h has another token, it is another hold: the old hold is lost, and the owner has
+// the given hold count. In a session that has given up its holds the old hold is not replaced, since no keeper would maintain
+// h.
 func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	m.att = attempt{}
 	s.Do = Replace
@@ -114,8 +114,9 @@ func (m *Machine[K]) replace(at *Moment, h hold[K], holds int) (s Step) {
 	return s
 }
 
-// ResumeUnanswered handles a copy without a reply. If that copy may be under way, it could later take the hold from the
-// session where the owner has gone on since. So the next copy has another epoch, which makes Redis refuse the earlier copy.
+// ResumeUnanswered handles a copy without a reply. If that copy may be under way, it could later take the hold from another
+// session, in which the owner may have gone on since. So the next copy has another epoch, which makes Redis refuse the earlier
+// copy.
 func (m *Machine[K]) ResumeUnanswered(at *Moment, f Failure, notAfter time.Time) Step {
 	switch {
 	case f.Refused:

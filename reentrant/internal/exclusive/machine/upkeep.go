@@ -8,13 +8,13 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/lease"
 )
 
-// maxSleep bounds how long an idle hold waits for an owner that is about to inherit it.
+// maxSleep is the time after which Tick looks again at a hold that was to end and may not have ended.
 const maxSleep = time.Second
 
 // A Survey is what the keeper knows while it looks at all holds.
 type Survey struct {
 	Renewing  bool      // a batch of renewals is under way
-	Refreshed time.Time // leases that were last renewed before this time are renewed now: there may be another server since
+	Refreshed time.Time // leases that were last renewed before this time are renewed now: the server may have changed then
 }
 
 // Tick looks at the hold: whether it is due for renewal, its lease is over, or it has been idle for long enough. The step's
@@ -56,8 +56,8 @@ func (m *Machine[K]) Tick(at *Moment, v Survey) (s Step) {
 	return s
 }
 
-// due reports whether the hold is due for renewal. A renewal that failed, or found nothing while the owner was leaving, is tried
-// again only after its pause.
+// due reports whether the hold is due for renewal. After a renewal that failed, or that found no hold while the owner was
+// leaving, the next renewal is due only after a pause.
 func (m *Machine[K]) due(at *Moment, v Survey) bool {
 	h := &m.hold
 	again := h.failing || h.absent
@@ -68,7 +68,7 @@ func (m *Machine[K]) due(at *Moment, v Survey) bool {
 // lock in between.
 const grantedAgain = "Redis had forgotten it, and granted it again"
 
-// A Renewed is the reply to a renewal of the hold with an epoch.
+// A Renewed is the reply to a renewal of the hold that has the epoch Epoch.
 type Renewed struct {
 	Epoch  uint64
 	First  backend.Token // the first token of the hold that Redis has with this epoch; 0: not known
@@ -78,8 +78,8 @@ type Renewed struct {
 	Ahead  time.Duration // how far the wall clock was ahead when the renewal was sent
 }
 
-// Renewed handles the reply to a renewal. The hold may have ended by now: epochs are never used twice, so a reply for
-// another epoch is ignored.
+// Renewed handles the reply to a renewal. The hold that was renewed may have ended by now. Epochs are never used twice, so a
+// reply for another epoch than the hold's is ignored.
 func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	h := &m.hold
 	if !m.Owned() && !m.left() || h.epoch != r.Epoch {
@@ -104,10 +104,10 @@ func (m *Machine[K]) Renewed(at *Moment, r Renewed) Step {
 	return s
 }
 
-// Lose ends the hold with an epoch, which can no longer be trusted. Its owner still has the baton: an operation under way
-// finds the loss and passes the baton on, and so does Exit. If there is neither, Tick has the baton taken from the owner
-// when the lease is over in Redis too. So another owner of this session gets the lock no sooner than an owner of another
-// session could, and the old owner has the margin of the lease to stop.
+// Lose ends the hold, which can no longer be trusted, if the hold has the given epoch. Its owner still has the baton: an
+// operation under way finds the loss and passes the baton on, and so does Exit. Without either of them, Tick has the baton
+// taken from the owner when the lease is over in Redis too. So another owner of this session gets the lock no sooner than an
+// owner of another session could, and the old owner has the margin of the lease to stop.
 func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 	if m.hold.epoch != epoch {
 		return Step{}
@@ -124,7 +124,7 @@ func (m *Machine[K]) Lose(epoch uint64, why string) Step {
 	return Step{}
 }
 
-// lose makes a hold that an owner has a lost one.
+// lose marks a hold that an owner has as lost.
 func (m *Machine[K]) lose(why string) Step {
 	m.run = 0
 	m.enter(Lost)
@@ -160,7 +160,7 @@ func (m *Machine[K]) Reconnected() (s Step) {
 	return s
 }
 
-// Checking begins a check, and reports whether it is still needed. An event that calls for a check from here on schedules
+// Checking begins a check, and reports whether the check is still needed. A later event that calls for a check schedules
 // another one.
 func (m *Machine[K]) Checking(epoch uint64) bool {
 	if !m.Owned() || m.hold.epoch != epoch {
@@ -170,7 +170,7 @@ func (m *Machine[K]) Checking(epoch uint64) bool {
 	return true
 }
 
-// A Checked is the reply to a check of the hold with an epoch.
+// A Checked is the reply to a check of the hold that has the epoch Epoch.
 type Checked struct {
 	Epoch  uint64
 	Ours   bool // Redis has the hold, with this epoch
@@ -188,7 +188,7 @@ func (m *Machine[K]) Checked(at *Moment, c Checked) (s Step) {
 	}
 	nothing := c.Failed || m.phase == Leaving
 	switch {
-	case nothing && !m.hold.checking: // otherwise another check is pending anyway
+	case nothing && !m.hold.checking: // if checking is set, another check is pending already
 		m.hold.checking = true
 		s.Do = CheckLater
 	case !nothing && c.Again:
@@ -224,8 +224,8 @@ func (m *Machine[K]) Dismiss() Step {
 	return Step{Do: Dismiss}
 }
 
-// Arrive notes that the clean-up sent for Dismiss has arrived, and reports whether the hold is still idle. If it is, and the
-// clean-up can take the baton, Clean follows; otherwise an owner is about to inherit the hold, or already has.
+// Arrive notes that the clean-up sent for Dismiss has arrived, and reports whether the hold is still idle. If so, and if the
+// clean-up can take the baton, the driver calls Clean. If not, an owner is about to inherit the hold, or has inherited it.
 func (m *Machine[K]) Arrive() bool {
 	m.dismissed = false
 	return m.phase == Idle || m.phase == Lapsed
