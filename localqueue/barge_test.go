@@ -20,7 +20,7 @@ func sharedIf(shared bool) Mode {
 	return Fair
 }
 
-// overtake releases the baton, and takes it again for owner before the waiter that was woken can.
+// overtake releases the baton, and takes it for owner before the woken waiter can take it.
 func overtake(t *testing.T, q *Queue[string], owner string) {
 	t.Helper()
 	q.lockBusy("overtake")
@@ -67,7 +67,8 @@ func TestANewcomerOvertakesTheWaiterThatWasWoken(t *testing.T) {
 	})
 }
 
-// An offer that was taken back must not be there when the next one is made: that would block, with the queue's mutex, until the waiter runs.
+// An offer that was taken back must not be there when the next offer is made: the next offer would then block, with the
+// queue's mutex held, until the waiter runs.
 func TestAWaiterThatSleepsIsOfferedTheBatonAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -132,7 +133,8 @@ func TestOvertakingIsBounded(t *testing.T) {
 	})
 }
 
-// A waiter that was offered the baton has it even if its wait ends at that moment: its goroutine must pass it on.
+// A waiter that was offered the baton has the baton even if the wait ends at that moment, so the waiter's goroutine must pass
+// the baton on.
 func TestAnOfferWinsOverACancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

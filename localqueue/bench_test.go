@@ -55,8 +55,8 @@ func BenchmarkClaimSettleBeginLeave(b *testing.B) {
 	}
 }
 
-// In BenchmarkContended one goroutine has the baton and the given number wait, all the time: a goroutine that leaves
-// the empty section joins the line again at once. The time is that of one section, which is one hand-over.
+// BenchmarkContended measures one section, which is one hand-over, while one goroutine has the baton and the given number of
+// goroutines wait. A goroutine that leaves the empty section joins the line again at once.
 func BenchmarkContended(b *testing.B) {
 	for _, waiters := range []int{2, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiters=%d/queue", waiters), func(b *testing.B) {
@@ -108,9 +108,9 @@ func contend(b *testing.B, waiters int, acquire, release func(owner int64)) {
 	ended.Wait()
 }
 
-// BenchmarkWaiterMemory measures how much heap a waiting goroutine takes: its node, its channel and what the runtime
-// needs to park it, without its stack and its descriptor. The budget is 300 B more than a goroutine that is parked on a
-// channel, which is the first line.
+// BenchmarkWaiterMemory measures how much heap a waiting goroutine takes: its node, its channel and what the runtime needs to
+// park it, without its stack and its descriptor. The budget is 300 B more than a goroutine takes that is parked on a channel,
+// which the first sub-benchmark measures.
 func BenchmarkWaiterMemory(b *testing.B) {
 	ctx := b.Context()
 	b.Run("channel", func(b *testing.B) {

@@ -23,8 +23,8 @@ func grantAfter(q *Queue[string], f func()) {
 	q.unlock()
 }
 
-// A parked select is decided by the close of its channel, so closing done here makes the waiter leave. The grant comes
-// before the waiter can run: the grant wins, and the baton must not be lost.
+// A parked select is decided by the close of its channel, so closing done here makes the waiter leave. The grant comes before
+// the waiter can run, so the grant wins. The baton must not be lost.
 func TestAGrantWinsOverACancellationThatComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -190,15 +190,15 @@ func endSomehow(q *Queue[int], rnd *rand.Rand, owner int) {
 	q.Leave()
 }
 
-// Waits are cancelled at random moments, often those of the first waiter just before it is granted the baton. No baton
-// may be lost (the bubble would report that all goroutines are blocked) and there must never be two (two goroutines
-// would be inside).
+// Waits are cancelled at random moments, often those of the first waiter just before it is granted the baton. No baton may be
+// lost (the bubble would report that all goroutines are blocked) and there must never be two batons (two goroutines would be
+// inside).
 func TestAStormOfCancellationsConservesTheBaton(t *testing.T) {
 	const workers = 8
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[int]
 		var in exclusion
-		var cancels [workers]atomic.Pointer[func()] // the channel by which each owner's present claim is cancelled
+		var cancels [workers]atomic.Pointer[func()] // the function that cancels each owner's present claim
 		var claimed, cancelled atomic.Int64
 		var wg sync.WaitGroup
 		seed := newSeed(t)

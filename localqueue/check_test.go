@@ -59,7 +59,7 @@ func TestCheckNoticesDamage(t *testing.T) {
 	}
 }
 
-// spareOf returns a spare of q, which stays among the spares.
+// spareOf returns a spare node of q, and leaves the node among the spares.
 func spareOf(q *Queue[string]) *node[string] {
 	w := q.spares.Take()
 	q.recycleLocked(w)

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// As the local tier of a distributed lock: the goroutine that claims the baton asks the server, and settles when the
-// server has granted the lock.
+// A queue can be the local tier of a distributed lock: the goroutine that claims the baton asks the server, and settles when
+// the server has granted the lock.
 func ExampleQueue_Claim() {
 	var queue localqueue.Queue[string]
 	acquireAtServer := func() bool { return true }

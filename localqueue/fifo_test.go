@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lineUp makes n claims arrive one by one while the baton is taken. Each one that gets the baton appends its number to
-// the order and passes the baton on.
+// lineUp makes n claims arrive one by one while the baton is taken. Each claim that gets the baton appends its number to the
+// order and passes the baton on.
 func lineUp(t *testing.T, q *Queue[string], in *exclusion, n int) (claims []*claim, order *[]int) {
 	order = new([]int)
 	for i := range n {

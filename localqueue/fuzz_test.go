@@ -27,7 +27,7 @@ type rig struct {
 	places []placed // places for whose turns no goroutine waits yet
 }
 
-// A placed is a Place, with the id of the call that waits for its Turn.
+// A placed is a Place, with the id of the call that waits for the place's turn.
 type placed struct {
 	id    int
 	place Place[string]
@@ -37,7 +37,7 @@ type placed struct {
 type leaver struct {
 	id              int
 	cancel, timeout func()
-	cancelled       any // the result that it then returns
+	cancelled       any // the call's result if its wait is cancelled
 }
 
 func newRig(t *testing.T) *rig {
@@ -73,7 +73,7 @@ func (r *rig) claimForGood(owner string, mode Mode) {
 	r.m.claim(r.call(func() any { return r.q.Claim(owner, mode, nil, nil) }), owner, mode)
 }
 
-// reserve takes a place whose turn is waited for later. In all other respects it is a claim.
+// reserve takes a place. A later step starts the wait for the place's turn. In all other respects the place is a claim.
 func (r *rig) reserve(owner string, mode Mode) {
 	r.calls++
 	r.places = append(r.places, placed{r.calls, r.q.Reserve(owner, mode)})
@@ -122,7 +122,8 @@ func (r *rig) quit(n int, byTimeout bool) {
 	r.m.cancel(l.id, l.cancelled)
 }
 
-// end makes the goroutine that has the busy baton do something. If the baton is not busy, the queue must panic.
+// end calls the function real, as the goroutine that has the busy baton, and then the function model. If the baton is not
+// busy, real must panic.
 func (r *rig) end(real func(), model func()) {
 	r.waitForPlaces() // this goroutine has the baton
 	if !r.m.busy {
@@ -144,7 +145,7 @@ func (r *rig) step(code, arg byte) {
 	case 0, 1:
 		r.claim(owner, mode)
 	case 2:
-		r.claim(owner, mode|Barging) // the offer is accepted at once, so the result is the same
+		r.claim(owner, mode|Barging) // the offer is accepted at once, so the result is that of a claim that does not barge
 	case 3:
 		r.claimForGood(owner, mode)
 	case 4:
@@ -236,7 +237,7 @@ func (r *rig) compare() {
 	require.Equal(t, want, results)
 }
 
-// drain passes the baton on until no call waits for it. All that still wait must get it, in the model's order.
+// drain passes the baton on until no call waits for it. All calls that still wait must get the baton, in the model's order.
 func (r *rig) drain() {
 	r.waitForPlaces()
 	for r.m.out {

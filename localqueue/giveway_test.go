@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// firstAs starts a wait before all others, and returns when the wait has ended or is under way.
+// firstAs starts a wait with mode First, ahead of all other waits, and returns when the wait has ended or is under way.
 func firstAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
@@ -20,7 +20,7 @@ func firstAs(q *Queue[string], owner string) *claim {
 	return c
 }
 
-// giveWayAs makes the claimant give way, and returns when that call has returned or waits.
+// giveWayAs makes the claimant give way to owner, and returns when the call of GiveWay has returned or waits.
 func giveWayAs(q *Queue[string], owner string) *claim {
 	done := make(chan struct{})
 	c := &claim{owner: owner, cancel: func() { close(done) }, ended: make(chan Outcome, 1)}
@@ -114,7 +114,7 @@ func TestFirstIsFirstOfItsSiblings(t *testing.T) {
 		require.Equal(t, Reentered, later.outcome())
 		q.Leave()
 		synctest.Wait()
-		q.Leave() // passed on by the claimant that gave way
+		q.Leave() // the claimant that gave way has the baton again, and passes it on
 		requireConserved(t, &q)
 	})
 }

@@ -89,7 +89,7 @@ type begin struct {
 	ended bool
 }
 
-// beginAs starts a Begin and returns when it has ended or waits. Its fields may be read after synctest.Wait.
+// beginAs starts a Begin and returns when it has ended or waits. The fields of the begin may be read after synctest.Wait.
 func beginAs(q *Queue[string], owner string) *begin {
 	b := &begin{}
 	go func() {
@@ -187,7 +187,7 @@ func requireLine(t *testing.T, q *Queue[string], holder string, holds int, waite
 	require.Len(t, waiters, q.Len())
 }
 
-// holdBack keeps the baton until all goroutines that want it are in line and release is called. Otherwise the
+// holdBack keeps the baton until all goroutines that want it are in line and release is called. Without holdBack the
 // goroutines of a storm may run one after the other, and never meet.
 func holdBack(t *testing.T, q *Queue[int], holder int) (release func()) {
 	t.Helper()
@@ -206,7 +206,7 @@ func rounds(n int) int {
 	return n
 }
 
-// newSeed logs the seed of a test's random choices. Their order is up to the scheduler.
+// newSeed returns a seed for a test's random choices, and logs it. The order of the choices is up to the scheduler.
 func newSeed(t *testing.T) uint64 {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

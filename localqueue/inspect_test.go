@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The steps by which the JSR-166 suite tests hasQueuedThreads, getQueueLength and getQueuedThreads.
+// These are the steps by which the JSR-166 suite tests hasQueuedThreads, getQueueLength and getQueuedThreads.
 func TestTheWaitersCanBeInspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

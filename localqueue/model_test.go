@@ -14,8 +14,8 @@ type model struct {
 	results   map[int]any
 }
 
-// A wait is a call that has not ended. then is what its goroutine does when it gets the baton; in ops it is also
-// called, with 0 holds, when the goroutine learns that it will not get the baton.
+// A wait is a call that has not ended. The call's goroutine calls the function then when it gets the baton. For a wait in
+// ops, the goroutine also calls this function, with 0 holds, when it learns that it will not get the baton.
 type wait struct {
 	id      int
 	owner   string
@@ -208,7 +208,7 @@ func (m *model) lock(id int, owner string) {
 			if holds == MaxHolds {
 				m.results[id] = errTooManyHolds
 			}
-			m.settle(min(holds, MaxHolds-1) + 1) // MaxHolds+1 is no int where that has 32 bits
+			m.settle(min(holds, MaxHolds-1) + 1) // MaxHolds+1 is too large for an int of 32 bits
 		}}, false)
 	}
 }
@@ -227,7 +227,7 @@ func (m *model) unlock(id int, owner string) {
 	})
 }
 
-// cancel ends the wait of the call id, if it is in the line, and records why.
+// cancel ends the wait of the call with this id, if that call is in the line, and records why as its result.
 func (m *model) cancel(id int, why any) {
 	if i := slices.IndexFunc(m.line, func(w wait) bool { return w.id == id }); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)

@@ -129,8 +129,8 @@ func TestAPlaceOfAnOwnerAtWorkIsLetInWhenItSettles(t *testing.T) {
 	})
 }
 
-// An offered baton is not free: a place comes after the waiter that was woken for it, and that waiter may lose it to
-// other barging claims.
+// An offered baton is not free: a new place comes after the waiter that was woken for the baton. Barging claims may still
+// overtake that waiter.
 func TestAPlaceDoesNotTakeAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

@@ -171,8 +171,8 @@ func TestBeginReportsThatTheHoldIsGone(t *testing.T) {
 	}
 }
 
-// If an owner's goroutine goes on while another operation of the owner is still under way in another goroutine (such as
-// a release in the background), it must not wait for ever.
+// If an owner's goroutine goes on while another operation of the owner is still under way in another goroutine (such as a
+// release in the background), the first goroutine must not wait for ever.
 func TestAnOwnerThatIsNotSharedJoinsItsOwnOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]
@@ -254,7 +254,7 @@ type sharedStorm struct {
 	all     sync.WaitGroup
 }
 
-// run locks and unlocks for one owner. After the first round it stops waiting after a random while.
+// run locks and unlocks for one owner. From the second round on, each wait ends after a random while.
 func (s *sharedStorm) run(owner int, rnd *rand.Rand) {
 	for round := range rounds(500) {
 		done, patience := make(chan struct{}), rnd.IntN(20)

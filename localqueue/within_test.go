@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reserve claims the baton within a limit. The claim has ended if got is not 0; otherwise it waits until wait.
+// reserve claims the baton with ReserveWithin. If got is not 0, the claim has ended. If got is 0, the claim is in line, and
+// the function wait returns its outcome.
 func reserve(q *Queue[string], owner string, mode Mode, most int) (got Outcome, wait func() Outcome) {
 	p := q.ReserveWithin(owner, mode, most)
 	wait = func() Outcome { return q.Wait(p, nil, nil) }
@@ -44,7 +45,7 @@ func TestAClaimWithinALimitDoesNotJoinALongLine(t *testing.T) {
 	})
 }
 
-// A goroutine of the owner that has the baton is let in with it, and does not make the line longer for others.
+// A goroutine of the owner that has the baton is let in with that owner, and does not make the line longer for others.
 func TestAnOwnerIsNotRefusedBehindItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue[string]

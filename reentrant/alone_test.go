@@ -54,8 +54,8 @@ func TestALockWithWhichASessionIsAloneCostsNoCommands(t *testing.T) {
 	})
 }
 
-// A lock that is used now and then never costs more commands than without WithLinger: a session that kept it in vain does not
-// keep it again after its next use.
+// A lock that is used now and then never costs more commands than without WithLinger, because a session that kept the lock in
+// vain does not keep it after the next use.
 func TestALockThatIsKeptInVainIsNotKeptAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New(), reentrant.WithLinger(time.Second))
@@ -70,7 +70,7 @@ func TestALockThatIsKeptInVainIsNotKeptAgainAtOnce(t *testing.T) {
 	})
 }
 
-// Commands that take long are no reason to keep a lock for a short time, over and over.
+// If commands take long, a session does not keep a lock for a short time over and over.
 func TestALockIsNotKeptIfCommandsTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -169,8 +169,8 @@ func TestNoLateCopyShortensTheLeaseOfALockThatIsKept(t *testing.T) {
 	}
 }
 
-// A wall clock that was set looks like a machine that has slept: the session renews its holds at the next look at its leases, and
-// trusts them until then for a ninth of the lease.
+// A wall clock that was set looks like a machine that has slept: the session renews its holds when it next looks at its
+// leases. Until then it trusts each hold for a ninth of the lease.
 func TestAClockThatIsSetCostsNoLockThatIsKept(t *testing.T) {
 	for age := time.Duration(0); age < doze; age += 50 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,8 @@ func TestACrashWhileALockIsKeptCostsThreeHeartbeats(t *testing.T) {
 	}
 }
 
-// A session that ends just after it asked for a lock that it would have kept delays the others as any waiter that dies does.
+// A session that ends just after it asked for a lock that it would have kept delays other sessions for as long as any waiter
+// that dies does.
 func TestACrashWhileALockIsAskedForCostsThreeHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -265,8 +266,8 @@ func TestACrashWhileALockIsAskedForCostsThreeHeartbeats(t *testing.T) {
 	})
 }
 
-// A hold with terms of its own, such as a fixed lease, is shown in Redis with its owner, although the session is alone with the
-// lock: the session does not keep it.
+// A hold with terms of its own, such as a fixed lease, is shown in Redis with its owner, although the session is alone with
+// the lock, because the session does not keep that lock.
 func TestHoldsWithTermsOfTheirOwnAreNotKept(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
@@ -351,7 +352,8 @@ func TestWhatIsKeptMayBeTakenAway(t *testing.T) {
 	})
 }
 
-// A session does not keep a lock for which another session waits, and must be alone with the lock anew before it keeps it again.
+// A session does not keep a lock for which another session waits, and must be alone with the lock for some time before it
+// keeps the lock again.
 func TestALockThatIsWantedIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

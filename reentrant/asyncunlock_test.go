@@ -117,7 +117,7 @@ func TestAnAsyncUnlockTellsOfALoss(t *testing.T) {
 	}
 }
 
-// Calls of the session that come while the release is under way wait for its end, tries too.
+// Calls of the session that come while the release is under way wait for the end of the release. So do tries.
 func TestTheNextLockComesAfterAnAsyncUnlock(t *testing.T) {
 	inAsyncModes(t, func(t *testing.T, opts []reentrant.Option) {
 		b := memory.New()
@@ -216,7 +216,7 @@ func TestAnAsyncUnlockFreesTheLockForOtherSessions(t *testing.T) {
 	})
 }
 
-// An inner hold is given up as without WithAsyncUnlock: the owner keeps the lock.
+// WithAsyncUnlock changes nothing for the Unlock of an inner hold: the owner keeps the lock.
 func TestAnInnerUnlockIsNotAsync(t *testing.T) {
 	inAsyncModes(t, func(t *testing.T, opts []reentrant.Option) {
 		b := memory.New()
@@ -322,7 +322,7 @@ func TestAnAsyncUnlockAtAFrozenServer(t *testing.T) {
 	})
 }
 
-// A lease that ends while the release is under way ended after the section: that is no loss. A hold that Redis no longer
+// A lease that ends while the release is under way ended after the section, so that is no loss. A hold that Redis no longer
 // has although its lease goes on was taken away.
 func TestAnAsyncUnlockOfAHoldThatRedisNoLongerHas(t *testing.T) {
 	inAsyncModes(t, func(t *testing.T, opts []reentrant.Option) {

@@ -15,7 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// atLeast is the time of the locks of these tests: longer than the lease, which is not renewed after Unlock.
+// atLeast is the least time for which the locks of these tests stay taken. It is longer than the lease, which is not renewed
+// after Unlock.
 const atLeast = 25 * time.Second
 
 // gets makes an owner acquire the lock in a goroutine. The channel delivers the time at which the owner has it.
@@ -31,7 +32,7 @@ func gets(t *testing.T, ctx context.Context, l *reentrant.Lock) <-chan time.Time
 	return got
 }
 
-// after requires that a moment is d after begun, or up to a heartbeat later.
+// after requires that the time at is not before begun plus d, and at most a heartbeat later than that.
 func after(t *testing.T, begun time.Time, d time.Duration, at time.Time) {
 	t.Helper()
 	assert.GreaterOrEqual(t, at.Sub(begun), d)
@@ -173,7 +174,7 @@ func TestReentryDoesNotChangeAtLeast(t *testing.T) {
 	}
 }
 
-// Await frees the lock at once, and the time begins anew when it returns.
+// Await frees the lock at once. The least time begins anew when Await returns.
 func TestAwaitGivesALockWithAtLeastUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -298,7 +299,7 @@ func TestAReleaseThatIsRepeatedKeepsTheLockForAtLeast(t *testing.T) {
 	}
 }
 
-// The time of another session's hold that was resumed begins when Resume returns.
+// The least time of a hold that was resumed from another session begins when Resume returns.
 func TestAResumedHoldLastsForAtLeast(t *testing.T) {
 	for name, moved := range map[string]bool{"own": false, "of another session": true} {
 		t.Run(name, func(t *testing.T) {

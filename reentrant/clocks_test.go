@@ -126,8 +126,8 @@ func TestAnAnswerFromBeforeARenewalShortensNothing(t *testing.T) {
 	})
 }
 
-// When a machine has slept, its sessions ask Redis for fixed leases, too: one that has ended there is reported as lost
-// at the next look at the clock.
+// When a machine has slept, its sessions ask Redis for fixed leases, too: a hold whose lease has ended in Redis is reported
+// as lost at the next look at the clock.
 func TestAMachineThatSleptAsksForFixedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

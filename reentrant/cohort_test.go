@@ -106,7 +106,7 @@ func TestAHandleIsNotMistakenForAnother(t *testing.T) {
 	a, b := s.NewLock("a"), s.NewLock("b")
 	require.NoError(t, a.Lock(t.Context()))
 	require.NoError(t, a.Unlock(t.Context()))
-	require.NoError(t, b.Lock(t.Context())) // the state that a had
+	require.NoError(t, b.Lock(t.Context())) // this uses the state that a had
 	require.NoError(t, b.Lock(t.Context()))
 	assert.ErrorIs(t, a.Unlock(t.Context()), reentrant.ErrNotHeld)
 	assert.Equal(t, 2, b.HoldCount(t.Context()))

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// These tests are about the hold that Await gives up, and the one with which it returns.
+// These tests are about the hold that Await gives up, and the hold with which Await returns.
 
 // requireClosed asserts that a channel returned by Lost is closed.
 func requireClosed(t *testing.T, lost <-chan struct{}) {
@@ -27,7 +27,7 @@ func requireClosed(t *testing.T, lost <-chan struct{}) {
 	}
 }
 
-// A context and a channel that end with the hold before Await also end with the hold after it.
+// A context and a channel that end with the hold before Await also end with the hold after Await.
 func TestALossAfterAwaitEndsTheContextOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -72,7 +72,7 @@ func TestAnAwaitThatStopsHalfWayKeepsNoHold(t *testing.T) {
 	})
 }
 
-// requireASignalFor asserts that a signal by a session goes to a waiter of another one.
+// requireASignalFor makes the session by send a signal, and requires that a waiter of the session other gets that signal.
 func requireASignalFor(t *testing.T, by, other *reentrant.Session) {
 	t.Helper()
 	woken := awaits(t, owner(t, "c"), other)
@@ -83,8 +83,9 @@ func requireASignalFor(t *testing.T, by, other *reentrant.Session) {
 	require.NoError(t, err)
 }
 
-// awaitsTooLong awaits, with a hold that ends while the command is under way: a check finds that its fixed lease ends sooner than
-// it was trusted. meanwhile is called when the server has carried the command out, and its reply has not come.
+// awaitsTooLong calls Await with a hold that ends while the command is under way, because a check finds that the fixed lease
+// ends sooner than the session believed. It calls the function meanwhile after the server has carried out the command, and
+// before the reply comes.
 func awaitsTooLong(t *testing.T, b *memory.Backend, a *reentrant.Session, ctx context.Context, meanwhile func()) error {
 	t.Helper()
 	l := a.NewLock("x", reentrant.WithFixedLease(10*time.Second))
@@ -192,8 +193,8 @@ func TestARenewalThatCrossesAwaitFindsNothingLost(t *testing.T) {
 	})
 }
 
-// The connection breaks after Await has given up the hold, so all holds are to be renewed. That of the owner is not there any more
-// until its next reply has come: the session does not ask for it all the time.
+// The connection breaks after Await has given up the hold, so the session renews all holds. Redis no longer has the owner's
+// hold. The session must not try to renew that hold over and over until the reply to Await comes.
 func TestARenewalThatCrossesAwaitIsNotRepeatedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -203,7 +204,7 @@ func TestARenewalThatCrossesAwaitIsNotRepeatedAtOnce(t *testing.T) {
 			switch op.Verb {
 			case memory.Await:
 				return memory.DelayReply(time.Second)
-			case memory.Renew: // it takes a moment, so that time passes however many there are
+			case memory.Renew: // each takes a moment, so that time passes however many renewals there are
 				renewals.Add(1)
 				return memory.DelayReply(time.Millisecond)
 			}
@@ -301,7 +302,7 @@ func TestLateCopiesAreRefusedAfterAwait(t *testing.T) {
 	})
 }
 
-// Two goroutines of an owner have more holds together than one owner may have: the one that returns from its wait has
+// Two goroutines of an owner have more holds together than one owner may have: the goroutine that returns from its wait has
 // lost its holds, and the other keeps its own.
 func TestAwaitThatWouldExceedTheLimitOfHoldsLosesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +333,7 @@ func TestAwaitThatWouldExceedTheLimitOfHoldsLosesThem(t *testing.T) {
 	})
 }
 
-// In each mode of a session Await returns with all holds, also beside another goroutine of the same owner.
+// In each mode of a session Await returns with all holds, also if another goroutine of the same owner has holds.
 func TestAwaitRestoresAllHoldsInEveryMode(t *testing.T) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {

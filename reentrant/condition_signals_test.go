@@ -134,7 +134,8 @@ func TestClosePassesASignalOn(t *testing.T) {
 	})
 }
 
-// The message of a signal is lost, and the session closes before it asks. With the signal it got a place in line for the lock.
+// The message of a signal is lost, and the session closes before it asks for signals. Close must give back the place in line
+// for the lock that the session got with the signal.
 func TestCloseGivesThePlaceOfASignalBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -63,7 +63,8 @@ func TestNoSignalIsLostInAStormOfFaults(t *testing.T) {
 	}
 }
 
-// rounds returns n at full size, and less otherwise, with -short, or in a slow test binary.
+// rounds returns n in a test run of full size, and fewer rounds with -short, with the race detector, or in a smaller test
+// run.
 func rounds(n int) int {
 	switch {
 	case testing.Short():

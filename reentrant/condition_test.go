@@ -247,7 +247,7 @@ func (s *bufferSession) consume() {
 	}
 }
 
-// turn waits until ready, does one thing under the lock, wakes a waiter, and reports whether there is more to do.
+// turn waits until ready returns true, calls work under the lock, wakes a waiter, and reports whether there is more to do.
 func (s *bufferSession) turn(ready func() bool, wait *reentrant.Condition, work func() bool, wake *reentrant.Condition) bool {
 	ctx := s.t.Context()
 	require.NoError(s.t, s.lock.Lock(ctx))

@@ -28,7 +28,7 @@ type processor struct {
 
 const commandTime, lookTime = 50 * time.Microsecond, time.Microsecond
 
-// serve has an op wait for its turn.
+// serve makes an op wait for its turn.
 func (p *processor) serve(op memory.Op) memory.Verdict {
 	cost := commandTime
 	switch op.Verb {
@@ -98,7 +98,8 @@ var everyKind = map[string]crowded{
 }
 
 // A live holder among many sessions that wait for its name keeps its hold for many leases, and they take little of the
-// server's time: each a command for each heartbeat, and one that asks for the holder when it has waited for a lease.
+// server's time: each sends a command at each heartbeat, and one more, which asks for the holder, when it has waited for a
+// lease.
 func TestNoFalseLossWithAThousandWaitingSessions(t *testing.T) {
 	for name, c := range everyKind {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, c.keepsItsHold) })
@@ -108,7 +109,7 @@ func TestNoFalseLossWithAThousandWaitingSessions(t *testing.T) {
 func (c crowded) keepsItsHold(t *testing.T) {
 	const lease, leases = 3 * time.Second, 4
 	crowd := testsize.Of(1000, 100)
-	heartbeat := time.Duration(crowd) * time.Millisecond // as many commands a second at each size
+	heartbeat := time.Duration(crowd) * time.Millisecond // so that the crowd sends as many commands a second at each size
 	p, lost := &processor{crowd: crowd}, &losses{}
 	b := memory.New(memory.WithFault(p.serve))
 	join := func() *reentrant.Session {

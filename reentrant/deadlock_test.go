@@ -102,16 +102,16 @@ func TestADeadlockOverProcessesEndsOneWait(t *testing.T) {
 	}
 }
 
-// Records of waits are renewed early in one heartbeat and late in the next: at no two heartbeats in a row does the
-// session whose owner must get the error see all of them renewed.
+// Records of waits are renewed early in one heartbeat and late in the next, so at no two heartbeats in a row does the session
+// whose owner must get the error see all of them renewed.
 func TestADeadlockIsFoundHoweverRecordsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *memory.Backend
 		var sessions []*reentrant.Session
-		for told := false; !told; told = sessions[2].ID() > max(sessions[0].ID(), sessions[1].ID()) { // the session with the greatest id
+		for told := false; !told; told = sessions[2].ID() > max(sessions[0].ID(), sessions[1].ID()) { // until the last id is greatest
 			b = memory.New()
 			sessions = open(t, b, 2)
-			time.Sleep(time.Microsecond) // it looks for cycles after the others
+			time.Sleep(time.Microsecond) // the last session looks for cycles after the others
 			sessions = append(sessions, open(t, b, 1)...)
 		}
 		b.SetFault(func(op memory.Op) memory.Verdict {

@@ -16,11 +16,11 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Sessions × owners × sections, where half of the messages never arrive and a third of the waits are cancelled, always
-// end; and while an owner waits, the lock is never unused for longer than two heartbeats: one in which a session sleeps
-// because its message was lost, and one more if the owner that would have found out is cancelled, and the message to
-// the next session is lost too. A session that keeps an idle lock, and misses the message that asks for it, keeps it for
-// as long as it may. Commands take no time here, so that is exact.
+// Sessions × owners × sections, where half of the messages never arrive and a third of the waits are cancelled, always end;
+// and while an owner waits, the lock is never unused for longer than two heartbeats: one in which a session sleeps because
+// its message was lost, and one more if the owner that would have found out is cancelled, and the message to the next session
+// is lost too. A session that keeps an idle lock, and misses the message that asks for it, keeps it for as long as it may.
+// Commands take no time here, so these times are exact.
 func TestEveryOwnerGetsItsTurnAndNoneSleepsWhileTheLockIsFree(t *testing.T) {
 	const heartbeat, linger = 500 * time.Millisecond, time.Second
 	const sleep = 2 * heartbeat

@@ -28,7 +28,7 @@ func exampleSession() (session *reentrant.Session, stop func()) {
 	}
 }
 
-// A job that every replica starts, and one runs.
+// Every replica starts the job, and one of them runs it.
 func ExampleLock_TryDo() {
 	session, stop := exampleSession()
 	defer stop()
@@ -49,7 +49,7 @@ func ExampleLock_TryDo() {
 	// replica 1 ran: true <nil>
 }
 
-// A section with a result.
+// This section returns a result.
 func ExampleDoValue() {
 	session, stop := exampleSession()
 	defer stop()
@@ -62,7 +62,7 @@ func ExampleDoValue() {
 	// Output: 42 <nil>
 }
 
-// The state of a lock in a line of a log.
+// A program can write the state of a lock into a line of a log.
 func ExampleState() {
 	session, stop := exampleSession()
 	defer stop()
@@ -77,7 +77,7 @@ func ExampleState() {
 	// Output: held once by owner ~worker-7 <nil>
 }
 
-// A caller that finds another caller in the queue does not join it.
+// A caller that finds another caller in the queue gets an error, and does not wait.
 func ExampleWithMaxWaiting() {
 	session, stop := exampleSession()
 	defer stop()
@@ -118,7 +118,7 @@ func ExampleWithAtLeast() {
 	// true true <nil>
 }
 
-// A session that closes the backend below it.
+// The session closes the backend below it.
 func ExampleWithAfterClose() {
 	redis, err := redistest.New()
 	if err != nil {
@@ -132,7 +132,7 @@ func ExampleWithAfterClose() {
 	// Output: <nil>
 }
 
-// The first printer that becomes free, within a second.
+// The job takes the first printer that becomes free within a second.
 func ExampleTryAnyFor() {
 	session, stop := exampleSession()
 	defer stop()
@@ -153,7 +153,7 @@ func ExampleTryAnyFor() {
 	// <nil> <nil>
 }
 
-// A batch that others may interrupt: it goes on as long as no other owner waits.
+// The batch goes on as long as no other owner waits for its lock.
 func ExampleLock_Wanted() {
 	session, stop := exampleSession()
 	defer stop()
@@ -180,7 +180,7 @@ func ExampleLock_Wanted() {
 	// updated one document
 }
 
-// The state of a whole hall: one round trip instead of one for each seat.
+// InspectAll returns the state of a whole hall in one round trip, instead of one for each seat.
 func ExampleSession_InspectAll() {
 	session, stop := exampleSession()
 	defer stop()

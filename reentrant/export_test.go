@@ -70,7 +70,7 @@ func AddWrites(l *RWLock, ctx context.Context, n int) {
 // TakenUp sends a session the message that a hold of a lock was resumed elsewhere, without its epoch.
 func TakenUp(s *Session, name string) { sink{s.session}.Taken(name, 0) }
 
-// Reopened has a session's channel reopened, and nothing else.
+// Reopened makes a session act as it does when its channel is reopened.
 func Reopened(s *Session) { sink{s.session}.Reconnected() }
 
 // Lose makes a hold lost, and leaves its owner the baton.
@@ -82,7 +82,7 @@ func Lose(s *Session, name string) {
 // AskFor sends a session the message that another session waits for its lock.
 func AskFor(s *Session, name string) { sink{s.session}.Wanted(name, s.locks.HoldOf(name).Epoch) }
 
-// OccupyCleaners keeps clean-ups from beginning until the channel is closed.
+// OccupyCleaners keeps clean-ups from beginning until the returned channel is closed.
 func OccupyCleaners(s *Session) chan struct{} {
 	over := make(chan struct{})
 	s.core.Cleaner.Stall = 0

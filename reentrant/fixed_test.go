@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A waiter's heartbeat is executed once more after the grant, whose message is lost: that copy starts the fixed lease.
-// The reply to the next heartbeat has what is left of that lease, so the holder trusts the lock for no longer than
+// The message of a grant is lost. A copy of the waiter's heartbeat, which is executed after the grant, starts the fixed
+// lease. The reply to the next heartbeat has what is left of that lease, so the holder trusts the lock for no longer than
 // Redis keeps it.
 func TestAFixedLeaseStartedByACopyIsNotTrustedForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (v *victim) has(name string, ctx context.Context, l *reentrant.Lock, lease 
 		func() error { return l.Verify(ctx) }, func() error { return l.Unlock(ctx) }})
 }
 
-// hasShared takes sides and permits: some for which no session waits, and some for which one does.
+// hasShared takes sides and permits. For some of them no session waits, and for others one session waits.
 func (v *victim) hasShared() {
 	ctx := owner(v.T, "a")
 	for _, name := range []string{"reads", "wanted reads", "writes"} {
@@ -124,7 +124,7 @@ type exclusive interface {
 	TrustedUntil(context.Context) (time.Time, error)
 }
 
-// waits makes an owner wait for a lock that theirs holds. Forged grants may make it believe for a moment, again and
+// waits makes an owner wait for a lock that theirs holds. Forged grants may make the owner believe for a moment, again and
 // again, that it holds the lock.
 func (v *victim) waits(name string, ours, theirs exclusive) {
 	require.NoError(v, theirs.Lock(owner(v.T, "holder")))
@@ -146,7 +146,7 @@ func (v *victim) waits(name string, ours, theirs exclusive) {
 	})
 }
 
-// isReal waits until a hold is lost, or is certain to be real: a forged one ends at the first renewal.
+// isReal waits until a hold is lost, or is certain to be real, and reports which. A forged hold ends at the first renewal.
 func (v *victim) isReal(name string, begun time.Time, lost <-chan struct{}) bool {
 	timer := time.NewTimer(grantTTL)
 	defer timer.Stop()
@@ -208,8 +208,8 @@ func (v *victim) isServed() bool {
 var victimNames = []string{"held", "fixed", "moves", "cohort", "lingers", "reads", "wanted reads", "writes", "permits",
 	"waited", "waited cohort", "waited rw", "waited permits", "condition", "unused"}
 
-// forge sends a message that is described by eight bytes. Its tokens are plausible, as the connection to Redis checks
-// that.
+// forge sends a message that is described by eight bytes. Its tokens are plausible, because the connection to Redis checks
+// tokens.
 func (v *victim) forge(x []byte) {
 	ttls := []time.Duration{time.Millisecond, time.Second, grantTTL, grantTTL + time.Second, victimLease, 1e11 * time.Millisecond}
 	m := protocol.Message{

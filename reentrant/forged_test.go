@@ -174,8 +174,8 @@ func TestAForgedGrantGivesBackNoHold(t *testing.T) {
 	})
 }
 
-// A session gives back a forged grant of an epoch that it used for another lock, and that command comes late: the owner of an
-// earlier ticket has been signalled and granted the lock by then.
+// A session gives back a forged grant of an epoch that it used for another lock, and the command that gives it back comes
+// late: the owner of an earlier ticket has been signalled and granted the lock by then.
 func TestAForgedGrantDoesNotGiveBackTheLockOfASignalledOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -203,7 +203,8 @@ func TestAForgedGrantDoesNotGiveBackTheLockOfASignalledOwner(t *testing.T) {
 	})
 }
 
-// The same for the lock of the conditions, under a signal whose reply is lost: the second copy must find the lock.
+// A forged grant of the lock of the conditions must not make the session give that lock back while a signal, whose reply was
+// lost, is sent again: the second copy must find the lock.
 func TestAForgedGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

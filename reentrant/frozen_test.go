@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// timedWays are the calls that have a time limit, d, beside the deadline of their context.
+// timedWays are the calls that have a time limit, d, in addition to the deadline of their context.
 var timedWays = map[string]func(ctx context.Context, s *reentrant.Session, d time.Duration) error{
 	"lock": func(ctx context.Context, s *reentrant.Session, d time.Duration) error {
 		_, err := s.NewLock("x").TryLockFor(ctx, d)
@@ -57,8 +57,8 @@ func manyLocks(s *reentrant.Session, n int) (locks []*reentrant.Lock) {
 	return locks
 }
 
-// A server that keeps its connections and does not reply delays no call with a time limit, or with a deadline, by more than
-// a fifth. The second call meets the clean-ups of the first.
+// A server that keeps its connections and does not reply delays no call with a time limit, or with a deadline, by more than a
+// fifth of that time. The second call meets the clean-ups of the first.
 func TestAFrozenServerDelaysNoCallBeyondItsLimit(t *testing.T) {
 	for name, way := range timedWays {
 		for _, limit := range []time.Duration{time.Second, 1200 * time.Millisecond, 5 * time.Second} {
@@ -89,7 +89,8 @@ func TestAFrozenServerDelaysNoCallBeyondItsLimit(t *testing.T) {
 	}
 }
 
-// TryAny has no limit: it waits for one command, and for those of all other locks together.
+// TryAny has no time limit. It waits for one command without a reply, and then for the commands of all other locks at the
+// same time.
 func TestTryAnyAsksAtOnceWhenAServerDoesNotReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -110,7 +111,7 @@ func TestTryAnyAsksAtOnceWhenAServerDoesNotReply(t *testing.T) {
 	})
 }
 
-// If the server did not reply for one lock and the others are taken, it is not known whether one is free.
+// If the server did not reply for one lock and the others are taken, it is not known whether a lock is free.
 func TestTryAnyDoesNotTakeSilenceForANo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -79,7 +79,7 @@ func TestCleanUpsThatHangDelayNoOtherLock(t *testing.T) {
 	})
 }
 
-// A hold that has lingered for too long gets one clean-up, even if that begins much later.
+// A hold that has lingered for too long gets one clean-up, even if the clean-up begins much later.
 func TestALockThatLingersGetsOneCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -171,7 +171,7 @@ func TestTwoClosesWaitForTheHolders(t *testing.T) {
 	})
 }
 
-// No command for a hold outlasts the trust in it: the caller learns at that moment that the hold is lost.
+// No command for a hold outlasts the trust in the hold. The caller learns at the end of the trust that the hold is lost.
 func TestAReentryThatHangsEndsWithTheTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -72,7 +72,7 @@ func TestAnErrorSaysWhatTheNameIsInUseAs(t *testing.T) {
 	})
 }
 
-// A refusal for the kind stays a refusal, even if the server does not reply as what the name is in use.
+// A call that is refused because of the kind stays refused, even if the server does not say as what the name is in use.
 func TestARefusedKindStaysRefusedWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -168,7 +168,8 @@ func TestANameIsSoonFreeForAnotherKind(t *testing.T) {
 	}
 }
 
-// While owners wait for a condition of a Lock its name is not another kind's: no owner could signal them.
+// While owners wait for a condition of a Lock, no other kind of lock can take the Lock's name, because then no owner could
+// signal them.
 func TestAConditionThatOwnersWaitForKeepsTheNameOfItsLock(t *testing.T) {
 	eachInBubble(t, func(t *testing.T, b backend.Backend) {
 		s, other := newSession(t, b), newSession(t, b)

@@ -41,7 +41,7 @@ func TestALateCopyOfResumeMovesNoLaterHold(t *testing.T) {
 					require.NoError(t, first.Lock(ctx))
 				}
 				b.SetFault(memory.Script(memory.Resume, memory.Verdict{Delay: delay}))
-				time.AfterFunc(10*time.Millisecond, b.Restart) // the session sends it again
+				time.AfterFunc(10*time.Millisecond, b.Restart) // so that the session sends Resume again
 				begun, resumed := time.Now(), two.NewLock("x")
 				require.ErrorIs(t, resumed.Resume(ctx), c.err)
 				require.Less(t, time.Since(begun), delay, "the second copy had a reply")

@@ -41,7 +41,7 @@ func logged(n *notebook) reentrant.Option {
 	return reentrant.WithLogger(slog.New(slog.NewTextHandler(n, nil)))
 }
 
-// patient is a lease that does not end while a test, or the garbage collector, takes its time.
+// patient is the option for a lease that does not end while a test, or the garbage collector, takes its time.
 var patient = reentrant.WithLease(time.Hour)
 
 // eventuallyCollected collects garbage until a condition holds.
@@ -64,7 +64,7 @@ func TestASessionThatIsForgottenIsReportedAndKeepsItsLocks(t *testing.T) {
 		require.NoError(t, s.NewSemaphore("pool", 2).Acquire(ctx, 1))
 		require.NoError(t, s.NewSemaphore("idle", 2).Do(ctx, 1, func(context.Context) error { return nil }))
 	}()
-	// Its Lock is reported, too, perhaps first.
+	// The session's Lock is reported, too, perhaps before the session.
 	eventuallyCollected(t, func() bool { return strings.Contains(book.String(), "session was forgotten") })
 	assert.Contains(t, book.String(), "held=\"[pool read x]\"")
 	held, err := newSession(t, b).NewLock("x").IsLocked(t.Context())
@@ -160,8 +160,8 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// The collector runs cleanups outside a test's bubble. If they block, no goroutine in the bubble waits for them, and
-// they end nothing that began in it.
+// The collector runs cleanups outside a test's bubble. If they block, no goroutine in the bubble waits for them, and they end
+// nothing that began in the bubble.
 func TestACleanupDelaysNoCall(t *testing.T) {
 	for _, asking := range []bool{true, false} {
 		g := &gate{Handler: slog.DiscardHandler, asking: asking, opened: make(chan struct{})}

@@ -47,7 +47,7 @@ func TestATryTakesALockThatAnotherSessionKeepsIdle(t *testing.T) {
 	})
 }
 
-// A try whose holder does not linger, or that succeeds, is one command.
+// A try is one command if the holder does not let the lock linger, or if the try succeeds.
 func TestATryForALockThatDoesNotLingerIsOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

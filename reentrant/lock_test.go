@@ -81,7 +81,7 @@ func TestUnlockWorksUnderAnEndedContext(t *testing.T) {
 	})
 }
 
-// The order of the checks: a context that has ended comes before everything, and leaves the holds as they were.
+// Calls check their context first: a context that has ended wins over everything else, and the holds stay as they were.
 func TestAnEndedContextWinsOverReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())
@@ -237,8 +237,8 @@ func TestIdleNamesLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A storm of all faults of connections, over three sessions in virtual time: holds never overlap, tokens rise, and at
-// the end the lock is free and no owner waits.
+// In a storm of all faults of connections, over three sessions in virtual time, holds never overlap, tokens rise, and at the
+// end the lock is free and no owner waits.
 func TestAStormOfFaultsConservesTheLock(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run("", func(t *testing.T) {

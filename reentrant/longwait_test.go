@@ -69,8 +69,8 @@ var (
 func TestEveryLongWaitIsAWarning(t *testing.T) {
 	for name, c := range map[string]struct {
 		held, waited what
-		local        string // what the warning says about a holder in this process, after its session
-		remote       string // and about one in another process
+		local        string // what the warning says, after the holder's session, about a holder in this process
+		remote       string // what the warning says about a holder in another process
 	}{
 		"lock":                {anyLock, anyLock, ` holder_note="migration 42" held_since=\S+`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
 		"writer after reader": {aReader, aWriter, ` holder_note="migration 42"`, ` holder_note="migration 42" held_since=\S+ waiting_sessions=1`},
@@ -379,7 +379,7 @@ func TestALongWaitOfAShortLeaseDoesNotNameTheCallerItself(t *testing.T) {
 		require.NoError(t, l.Lock(me))
 		done := make(chan error, 2)
 		go func() { done <- l.Lock(other) }()
-		time.Sleep(250 * time.Millisecond) // the look names me
+		time.Sleep(250 * time.Millisecond) // the session has found out that the owner me holds the lock
 		require.NoError(t, l.Unlock(me))
 		require.NoError(t, <-done)
 		go func() { done <- l.Lock(me) }()
@@ -393,8 +393,8 @@ func TestALongWaitOfAShortLeaseDoesNotNameTheCallerItself(t *testing.T) {
 	})
 }
 
-// The head of the queue asks for the holder before it reports its wait. The server does not reply to that, and the call ends
-// with its context all the same: while the head asks, or before.
+// The head of the queue asks for the holder before it reports its wait. The server does not reply to that question. The call
+// ends with its context all the same, whether the head asks at that time or has not asked yet.
 func TestTheReportOfALongWaitDelaysNoEnd(t *testing.T) {
 	for _, limit := range []time.Duration{reentrant.DefaultLease, reentrant.DefaultLease + 500*time.Millisecond, reentrant.DefaultLease + time.Second} {
 		synctest.Test(t, func(t *testing.T) {

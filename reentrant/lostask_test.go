@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// heldWhileAsking makes s, which must be session B, hold one of a semaphore's three permits. ask makes it acquire two more, by a
-// command that reaches the server after 50 ms. All messages to the session are lost.
+// heldWhileAsking makes s, which must be session B, hold one of a semaphore's three permits. ask makes s acquire two more, by
+// a command that reaches the server after 50 ms. All messages to the session are lost.
 func heldWhileAsking(t *testing.T, b *memory.Backend, s *reentrant.Session) (m *reentrant.Semaphore, ask func() <-chan error) {
 	m = s.NewSemaphore("x", 3)
 	require.NoError(t, m.Acquire(t.Context(), 1))
@@ -61,7 +61,7 @@ func TestASessionAnswersATryThatItsReplyNames(t *testing.T) {
 	})
 }
 
-// The session answers once, though a later reply names the try again: another session has not answered.
+// The session answers once, though a later reply names the try again, because another session has not answered.
 func TestASessionAnswersATryThatItsReplyNamesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -94,7 +94,7 @@ func TestATimedWaitSaysThatTheServerWasSilentAtItsEnd(t *testing.T) {
 	})
 }
 
-// The others have what the call waits for when its time is up: one command and its reply say so.
+// When the call's time is up, the other session still has what the call waits for. The reply to one command says so.
 func TestATimedWaitInVainAsksOnceMore(t *testing.T) {
 	forTimedKinds(t, func(t *testing.T, b *memory.Backend, s *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
 		slowly(b, 20*time.Millisecond)
@@ -111,7 +111,7 @@ func TestATimedWaitInVainAsksOnceMore(t *testing.T) {
 	})
 }
 
-// A reply that comes when the time is up is the last word.
+// If a reply comes when the time is already up, the session asks no more.
 func TestATimedWaitShorterThanARoundTripAsksOnce(t *testing.T) {
 	forTimedKinds(t, func(t *testing.T, b *memory.Backend, s *reentrant.Session, try func(time.Duration) (bool, error), free func() error) {
 		slowly(b, 20*time.Millisecond)

@@ -105,8 +105,8 @@ func TestASweepLeavesWhatTheOwnerHadBefore(t *testing.T) {
 	})
 }
 
-// Five processes of 20 owners each want 20 of 200 locks, chosen at random: no two owners have a lock at once, and all
-// of them end.
+// Five processes of 20 owners each want 20 of 200 locks, chosen at random: no lock has two owners at once, and all owners
+// end.
 func TestRandomSetsOfLocksNeverDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

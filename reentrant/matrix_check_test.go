@@ -26,14 +26,14 @@ type bound struct {
 	heeds   bool          // the call ends when its context ends
 	after   time.Duration // the longest time after the end of its context
 	instant bool          // the call sends no command
-	wait    time.Duration // what its argument says, if that is a time limit
+	wait    time.Duration // the time limit that the call has as an argument; 0: none
 }
 
 const (
 	soon    = 20 * time.Millisecond
 	forever = -1
-	// outlasts is how long a call without a limit is watched before the event that it waits for. recovers is how long
-	// it may take after that.
+	// outlasts is how long a call without a limit is watched before the event that the call waits for. recovers is how long
+	// the call may take after that event.
 	outlasts = 25 * time.Second
 	recovers = cellLease
 )
@@ -78,8 +78,8 @@ var (
 
 func (b bound) local() bool { return b.instant }
 
-// most returns how long the call may take in this cell, and whether it ends by itself. If it does not, that is how long
-// the call is watched.
+// most returns how long the call may take in this cell, and whether it ends by itself. If the call does not end by itself,
+// most is how long the call is watched.
 func (c *cell) most() (most time.Duration, ends bool) {
 	b, x := c.row.bound, c.kind
 	most, ends = b.limit, b.limit >= 0
@@ -116,8 +116,8 @@ func (c *cell) ended() bool { return c.result.ctxErr != nil }
 // heeded reports whether the call is of a kind that ends with its context, and its context had ended.
 func (c *cell) heeded() bool { return c.row.bound.heeds && c.ended() }
 
-// checkContextErrors checks that the context's error is in the result if, and only if, its end kept the call from
-// succeeding.
+// checkContextErrors checks that the context's error is in the result if, and only if, the end of the context kept the call
+// from succeeding.
 func (c *cell) checkContextErrors() {
 	r := &c.result
 	for _, err := range []error{context.Canceled, context.DeadlineExceeded} {
@@ -240,7 +240,7 @@ func (c *cell) checkNothingIsLeft() {
 			c.errorf("the session has %d holds and %d waiters", st.Held, st.Waiting)
 		}
 	}
-	time.Sleep(cellLease + time.Millisecond) // a time that ends just now is then over
+	time.Sleep(cellLease + time.Millisecond) // so that leases that end after exactly cellLease are over
 	c.checkNode()
 	c.checkFree("far/x", c.theirs.TryLock, c.theirs.Unlock)
 	c.checkFree("near/y", c.b.NewLock("near/y").TryLock, c.b.NewLock("near/y").Unlock)
@@ -249,7 +249,7 @@ func (c *cell) checkNothingIsLeft() {
 		func(ctx context.Context) error { return c.theirSem.Release(ctx, cellPermits) })
 }
 
-// theirNumber is the lock of the number of a slot of far/sem.
+// theirNumber returns the other session's handle of the lock that belongs to number i of the slots of far/sem.
 func (c *cell) theirNumber(i int) *reentrant.Lock { return c.b.NewLock(fmt.Sprintf("far/sem#%d", i)) }
 
 // checkNode checks that the nodes have nothing of the cell's names.
@@ -265,7 +265,7 @@ func (c *cell) checkNode() {
 	}
 }
 
-// checkFree checks that the other session can acquire everything.
+// checkFree checks that the other session can acquire the lock with this name, by try. It then gives the lock back, by undo.
 func (c *cell) checkFree(name string, try func(context.Context) (bool, error), undo func(context.Context) error) {
 	ok, err := try(c.stranger)
 	if !ok {

@@ -102,7 +102,7 @@ func (c *cell) giveUpShared() {
 	for _, slot := range c.slots {
 		_ = slot.Release(c.home)
 	}
-	for range 2 * cellPermits { // lost holds are released first
+	for range 2 * cellPermits { // lost permits are released first
 		if reentrant.PermitsInUse(c.sem) > c.neighbours() {
 			_ = c.sem.Release(c.home, 1)
 		}

@@ -53,7 +53,7 @@ var (
 	stateHeldAll = state{name: "held", holds: 1, prepare: func(c *cell) { c.must(c.multi.Lock(c.home)) }}
 	// The other session has the lock.
 	stateTaken = state{name: "taken", prepare: func(c *cell) { c.must(c.theirs.Lock(c.stranger)) }}
-	// The other session has the lock, and the caller has another one: they could wait for each other.
+	// The other session has the lock, and the caller has another lock, so the two could wait for each other.
 	stateTakenHolding = state{name: "taken-holding", prepare: func(c *cell) {
 		stateTaken.prepare(c)
 		c.must(c.second.Lock(c.home))
@@ -209,7 +209,7 @@ var lockRows = []row{
 	{name: "Lock.Resume-nowhere", bound: boundCtx, state: stateNowhere, want: reentrant.ErrNotHeld, sends: true, again: true, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 	{name: "Lock.Resume-waiting-here", bound: boundCtx, state: state{name: "taken-here", prepare: func(c *cell) { stateNowhere.prepare(c); stateTakenHere.prepare(c) }}, want: reentrant.ErrNotHeld, call: func(c *cell) (bool, error) { return done(c.lock.Resume(c.ctx)) }},
 
-	// Releasing it.
+	// Releasing a lock.
 	{name: "Lock.Unlock-held", bound: boundUnlock, state: stateHeld, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
 	{name: "Lock.Unlock-held-twice", bound: boundUnlock, state: stateHeldTwice, sends: true, gains: holdings{aHold: -1}, gives: holdings{aHold: -1}, call: unlockIt},
 	{name: "Lock.Unlock-free", bound: boundAtOnce, want: reentrant.ErrNotHeld, call: unlockIt},
@@ -361,7 +361,7 @@ func (c *cell) tryAnyFor(locks ...*reentrant.Lock) (bool, error) {
 	return c.first(got, err, locks)
 }
 
-// first reports whether the first of several locks was acquired. If another one was, it is released.
+// first reports whether the first of several locks was acquired. If another lock was acquired, first releases that lock.
 func (c *cell) first(got *reentrant.Lock, err error, locks []*reentrant.Lock) (bool, error) {
 	if got != nil && got != locks[0] {
 		if c.failure.name == "none" {

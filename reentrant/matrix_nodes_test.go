@@ -42,14 +42,14 @@ func (n *nodes) Connect(ctx context.Context, session string, sink backend.Sink) 
 	return c, nil
 }
 
-// A fullConn is a Conn with all optional interfaces, as that of the memory backend is.
+// A fullConn is a Conn with all optional interfaces, like a Conn of the memory backend.
 type fullConn interface {
 	backend.Conn
 	backend.Inspector
 	backend.Registry
 }
 
-// A fullRemote is a Remote with all optional interfaces, as that of the memory backend is.
+// A fullRemote is a Remote with all optional interfaces, like a Remote of the memory backend.
 type fullRemote interface {
 	backend.Remote
 	backend.Conditions
@@ -274,7 +274,7 @@ var (
 	}
 )
 
-// A failure does not affect an interface that the decorators do not forward.
+// The decorators must forward every optional interface: a failure does not affect an interface that they do not forward.
 func TestMatrixReachesEveryOptionalInterface(t *testing.T) {
 	// The sink of a session is not decorated, and no call waits for an Adviser.
 	others := []string{"Backend", "Conn", "Remote", "Sink", "SharedSink", "Adviser"}

@@ -59,8 +59,8 @@ var (
 	// The other session has the first slot, or all slots.
 	stateSlotThere  = state{name: "slot-there", prepare: func(c *cell) { c.othersSlots(c.theirSem, 1) }}
 	stateSlotsThere = state{name: "slots-there", prepare: func(c *cell) { c.othersSlots(c.theirSem, cellPermits) }}
-	// The other session has all numbers without their permits: when a session has died, its permits may come back
-	// first.
+	// The other session has all numbers without their permits. When a session has died, its permits may come back before its
+	// numbers.
 	stateNumbersThere = state{name: "numbers-there", prepare: func(c *cell) {
 		for i := range cellPermits {
 			c.must(c.theirNumber(i).Lock(c.stranger))
@@ -117,7 +117,7 @@ func (c *cell) acquireSlot(ctx context.Context) (bool, error) {
 	return done(err)
 }
 
-// othersSlots takes slots for a caller that releases them together with the other sessions.
+// othersSlots takes n slots of m for the stranger, and adds them to theirSlots.
 func (c *cell) othersSlots(m *reentrant.Semaphore, n int) {
 	for range n {
 		slot, err := m.AcquireSlot(c.stranger)

@@ -38,7 +38,8 @@ const (
 	cellPermits   = 3
 )
 
-// A kind of context. ends is the time from the call to the end of the context; negative: it does not end.
+// A contextKind is a kind of context. Its field ends is the time from the call to the end of the context; negative: it does
+// not end.
 type contextKind struct {
 	name string
 	ends time.Duration
@@ -81,7 +82,7 @@ var modeKinds = []modeKind{
 	{name: "linger", cohort: true, options: []reentrant.Option{reentrant.WithCohort(), reentrant.WithLinger(5 * time.Second)}},
 	// With deadlock detection, sessions record for which locks their owners wait. These records are on the failing node.
 	{name: "detection", options: []reentrant.Option{reentrant.WithDeadlockDetection()}, rows: func(r row) bool { return r.waits }},
-	// Unlock does not say what the node does, and another session's lock is not free at once.
+	// With WithAsyncUnlock, Unlock does not report what the node does, and the lock is not free for other sessions at once.
 	{name: "async", options: []reentrant.Option{reentrant.WithAsyncUnlock()}, rows: func(r row) bool {
 		return r.bound != boundUnlock && r.state.name != stateLeft.name
 	}},
@@ -156,13 +157,13 @@ type cell struct {
 	slots, theirSlots   []reentrant.Slot     // of far/sem, those of the caller and of others
 	cond                *reentrant.Condition
 	multi               *reentrant.MultiLock
-	lent                atomic.Int32    // permits of far/sem that the neighbour has,
-	lentLost            <-chan struct{} // unless they were lost
-	home                context.Context // the caller's, which does not end
-	ctx                 context.Context // that of the call
-	stranger, neighbour context.Context // owners: in session b, in session a
+	lent                atomic.Int32    // permits of far/sem that the neighbour has, unless they were lost
+	lentLost            <-chan struct{} // closed when these permits are lost
+	home                context.Context // the caller's context, which does not end
+	ctx                 context.Context // the context of the call
+	stranger, neighbour context.Context // an owner of session b, and another owner of session a
 
-	others sync.WaitGroup // goroutines that run beside the call
+	others sync.WaitGroup // goroutines that run while the call runs
 	result result
 	upset  func() // called when the failure has begun, before the call
 	failed bool   // the failure has begun
@@ -193,7 +194,7 @@ func (c *cell) must(err error) {
 	}
 }
 
-// background runs f beside the call.
+// background runs f in a goroutine of its own while the call runs.
 func (c *cell) background(f func()) { c.others.Go(f) }
 
 func (c *cell) deploy() {
@@ -294,7 +295,7 @@ func (c *cell) perform() {
 		r.ok, r.err = c.row.call(c)
 	}()
 	r.took, r.ctxErr = time.Since(r.begun), c.ctx.Err()
-	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // the session may not have noticed it yet
+	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) { // the session may not have noticed the deadline yet
 		r.ctxErr = context.DeadlineExceeded
 	}
 	for settled := false; !settled; { // reads once more if there was a loss meanwhile, so that have and lost agree
@@ -394,8 +395,8 @@ func (c *cell) release() {
 	}
 }
 
-// probe uses another lock of the session all the time, and records how long that takes. Part of it is a caller that
-// leaves: what it leaves must be cleaned up as quickly as before.
+// probe uses another lock of the session all the time, and records how long that takes. One of its callers stops waiting:
+// what that caller leaves behind must be cleaned up as quickly as before.
 func (c *cell) probe(stop chan struct{}) {
 	mine, theirs := c.a.NewLock("near/probe"), c.b.NewLock("near/probe")
 	prober, rival := reentrant.WithOwner(context.Background(), "prober"), reentrant.WithOwner(context.Background(), "rival")

@@ -49,7 +49,7 @@ var boundedKinds = map[string]func(s *reentrant.Session, name string, opts ...re
 	},
 }
 
-// takenElsewhere has another session take a name of some kind. It returns the function that gives it back.
+// takenElsewhere makes session s take a name with a lock of the given kind. It returns a function that gives the name back.
 func takenElsewhere(t *testing.T, kind string, s *reentrant.Session, name string) (giveBack func()) {
 	ctx := owner(t, "elsewhere")
 	if kind == "read side" {
@@ -90,7 +90,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	}
 }
 
-// inLine has n owners wait, one after the other. Each gives back what it gets.
+// inLine makes n owners wait, one after the other. Each gives back what it gets.
 func inLine(t *testing.T, l bounded, n int) (got chan error) {
 	got = make(chan error, n)
 	for i := range n {
@@ -134,7 +134,7 @@ func testAHolderIsNotRefused(t *testing.T, fair bool, mode []reentrant.Option) {
 			synctest.Wait()
 		}
 		again := make(chan error)
-		for range 3 { // some of them while another is at work
+		for range 3 { // some of these Locks begin while another one is under way
 			go func() { again <- l.Lock(ctx) }()
 		}
 		for range 3 {

@@ -47,8 +47,8 @@ func isFree(t *testing.T, l *reentrant.Lock) {
 	require.NoError(t, l.Unlock(next))
 }
 
-// The message that a hold was resumed elsewhere is lost with the connection. When there is a new connection the session
-// asks Redis until it replies. Otherwise a hold with a fixed lease would stay held in this session until its end.
+// The message that a hold was resumed elsewhere is lost with the connection. When there is a new connection the session asks
+// Redis until it replies. If it did not ask, a hold with a fixed lease would stay held in this session until the lease ended.
 func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 	for _, answers := range [][]memory.Verdict{
 		nil,
@@ -77,8 +77,8 @@ func TestAHoldThatMovedWhileTheChannelWasClosed(t *testing.T) {
 	}
 }
 
-// If an event makes a hold doubtful while a check is under way, the check's reply may be older than the event: it
-// proves nothing.
+// If an event makes a hold doubtful while a check is under way, the check's reply may be older than the event, and so proves
+// nothing.
 func TestAHoldThatMovedWhileAReplyWasUnderWay(t *testing.T) {
 	for name, hint := range map[string]func(*reentrant.Session){
 		"the channel was reopened": reentrant.Reopened,
@@ -153,8 +153,8 @@ func TestAHoldThatMovedBeforeItsReplyCame(t *testing.T) {
 	}
 }
 
-// Redis has given the lock to this session again, but for another owner, which was signalled: not for the hold that
-// moved.
+// Redis has given the lock to this session again, but for another owner, which was signalled. The hold that moved is lost all
+// the same.
 func TestAHoldThatMovedIsLostWhenAnotherOwnerOfItsSessionGetsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

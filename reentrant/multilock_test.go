@@ -132,7 +132,7 @@ func TestMultiLockGivesBackInAPanic(t *testing.T) {
 	})
 }
 
-// A lock may be lost while its caller waits for another one: then the MultiLock cannot have all of them, and has none.
+// A lock may be lost while its caller waits for another one. Then the MultiLock cannot have all its locks, so it has none.
 func TestAMultiLockThatLostOneWhileItWaitedHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -19,7 +19,7 @@ const doze = time.Second
 func TestAfterASleepOnlyHoldsThatRedisConfirmsAreTrusted(t *testing.T) {
 	const lease = 9 * time.Second
 	for name, test := range map[string]struct {
-		sleep, stepped time.Duration // after a clock was set it is ahead as well, although the machine did not sleep
+		sleep, stepped time.Duration // a clock that was set is ahead as after a sleep, although the machine did not sleep
 		fixed, silent  bool
 		lost           bool
 		within         time.Duration // how long after the sleep the hold is lost, at the latest
@@ -72,7 +72,7 @@ func TestACommandFromBeforeASleepIsRepeated(t *testing.T) {
 		b := memory.New()
 		var ahead atomic.Int64
 		s := newSession(t, b, reentrant.WithLease(lease), reentrant.WithNaps(&ahead))
-		require.NoError(t, s.NewLock("y").Lock(t.Context())) // so that the session checks
+		require.NoError(t, s.NewLock("y").Lock(t.Context())) // so that the session checks whether its machine has slept
 		l, other := s.NewLock("x"), newSession(t, b).NewLock("x")
 		asked := b.Count(memory.Acquire)
 		b.SetFault(memory.Script(memory.Acquire, memory.DelayReply(doze+time.Millisecond)))
@@ -92,7 +92,7 @@ func TestACommandFromBeforeASleepIsRepeated(t *testing.T) {
 	})
 }
 
-// If the machine slept while nothing was held, the session notices it late. The sleep must not shorten the trust in
+// If the machine slept while nothing was held, the session notices the sleep late. The sleep must not shorten the trust in
 // later holds.
 func TestASleepBeforeAHoldIsNotItsOwn(t *testing.T) {
 	for _, opts := range [][]reentrant.LockOption{{}, {reentrant.WithFixedLease(30 * time.Second)}} {

@@ -90,7 +90,7 @@ func TestHoldsWithoutANoteCostNothing(t *testing.T) {
 	})
 }
 
-// The backend keeps a note for an hour. The session writes it again before that, and not with each renewal.
+// The backend keeps a note for an hour. The session writes the note again before the hour is over, but not with each renewal.
 func TestANoteOutlastsTheTimeForWhichItIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l, m, a := noted(t, "long work")

@@ -48,7 +48,7 @@ func (w *watcher) Observe(_ context.Context, e reentrant.Event) {
 		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v: %d holders", e.Kind, e.Lock, e.Owner, n))
 	}
 	if e.Owner == (reentrant.Owner{}) {
-		return // of an event that belongs to no call
+		return // the event belongs to no call
 	}
 	if name, _, _ := strings.Cut(strings.TrimPrefix(e.Owner.String(), "~"), " "); name != e.Lock {
 		w.strange = append(w.strange, fmt.Sprintf("%v %q by %v, in a call about %q", e.Kind, e.Lock, e.Owner, name))
@@ -103,7 +103,7 @@ type observe func(e reentrant.Event)
 
 func (o observe) Observe(_ context.Context, e reentrant.Event) { o(e) }
 
-// An observer that panics is called for the next event nevertheless, and the log says so once.
+// An observer that panics is called for the next event nevertheless, and the log reports the panic once.
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	for name, mode := range everyMode {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	}
 }
 
-// An observer that blocks delays no call, no loss and no other lock. The events that it misses are counted, and the log
-// says so once.
+// An observer that blocks delays no call, no loss and no other lock. The events that the observer misses are counted, and the
+// log reports them once.
 func TestAnObserverThatBlocksDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

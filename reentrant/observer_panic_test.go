@@ -64,7 +64,7 @@ func takeAll(t *testing.T, s *reentrant.Session) {
 	}
 }
 
-// If a log handler fails at a record, that record is lost. The next one has the number of lost records.
+// If a log handler fails at a record, that record is lost. The next record has the number of lost records.
 func TestALogHandlerThatFailsCostsItsLine(t *testing.T) {
 	for name, fail := range brokenEnds {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestALogHandlerThatFailsAtALevelDoesNotTakeIt(t *testing.T) {
 	})
 }
 
-// If an observer fails at an event, it loses only that event, of whatever kind of lock.
+// If an observer fails at an event, it loses only that event, whatever kind of lock the event is about.
 func TestAnObserverThatFailsCostsItsEvent(t *testing.T) {
 	for name, fail := range brokenEnds {
 		t.Run(name, func(t *testing.T) {

@@ -106,7 +106,8 @@ func drained(t *testing.T, s *reentrant.Session, c *census) {
 	require.Eventually(t, func() bool { return c.ends.Load() > before && s.Stats().Held == 0 }, testsize.Patience(time.Minute), time.Millisecond)
 }
 
-// useShared makes goroutines use two read-write locks and a semaphore, n times each. Two of them share an owner.
+// useShared makes goroutines use two read-write locks and a semaphore, each goroutine the given number of times. Two of the
+// goroutines share an owner.
 func useShared(t *testing.T, s *reentrant.Session, times int) {
 	var wg sync.WaitGroup
 	use := func(owner string, section func(ctx context.Context, i int) error) {
@@ -293,7 +294,7 @@ func TestALossOfASharedNameIsADeparture(t *testing.T) {
 	})
 }
 
-// A wait for a condition leaves the side and enters it again. These events have the context of their call.
+// An owner that waits for a condition leaves the side and enters it again. Both events have the context of the call.
 func TestAWaitForAConditionOfAWriterIsADeparture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}

@@ -318,7 +318,7 @@ func TestManyWaitersInOneOutageAreTwoLines(t *testing.T) {
 	}
 }
 
-// The event of a long wait names the holder, since when it has held the lock, and how many sessions wait.
+// The event of a long wait says which owner holds the lock, since when, and how many sessions wait.
 func TestALongWaitNamesTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, buf := memory.New(), &bytes.Buffer{}

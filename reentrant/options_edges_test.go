@@ -147,7 +147,7 @@ func tryOption(t *testing.T, name string, edge optionEdge, n int64) {
 	assert.False(t, ok, "two owners have the lock: %d", n)
 	require.NoError(t, mine.Unlock(ctx), n)
 	require.NoError(t, mine.Unlock(ctx), n)
-	if st, err := mine.Inspect(ctx); assert.NoError(t, err, n) && st.Unlocked { // it may stay for years
+	if st, err := mine.Inspect(ctx); assert.NoError(t, err, n) && st.Unlocked { // the lock may stay taken for years
 		_, err := mine.ForceUnlock(ctx)
 		require.NoError(t, err, n)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// If a re-entry fails because the hold is lost meanwhile, no Unlock is owed for it.
+// If a re-entry fails because the hold is lost meanwhile, no Unlock is owed for the re-entry.
 func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -35,7 +35,7 @@ func TestAReentryThatFindsALossIsNotOwed(t *testing.T) {
 	})
 }
 
-// An owner returns from a wait to a hold that another of its goroutines has taken, and finds that it is lost. Each of
+// An owner returns from a wait to a hold that another of its goroutines has taken, and finds that the hold is lost. Each of
 // the two goroutines owes Unlocks for its own holds only.
 func TestAReturnThatFindsALossIsOwedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

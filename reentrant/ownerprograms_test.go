@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An ownerProgram has goroutines of several sessions, two for each owner, run functions inside one another.
+// An ownerProgram makes goroutines of several sessions, two for each owner, run functions inside one another.
 type ownerProgram struct {
 	t *testing.T
 
@@ -33,7 +33,7 @@ func (p *ownerProgram) random(most int) int {
 	return p.rnd.IntN(most)
 }
 
-// within counts a function that is inside, and checks who is beside it: no other owner than its own beside a writer.
+// within counts f as inside while f runs, and checks that no owner but the writer is inside together with a writer.
 func (p *ownerProgram) within(own reentrant.Owner, inside map[reentrant.Owner]int, f func()) {
 	p.mu.Lock()
 	inside[own]++
@@ -50,7 +50,7 @@ func (p *ownerProgram) within(own reentrant.Owner, inside map[reentrant.Owner]in
 	inside[own]--
 }
 
-// do runs a function inside the lock, which may do the same again.
+// do runs a function inside the lock. That function may call do again.
 func (p *ownerProgram) do(ctx context.Context, do, rdo func(context.Context, func(context.Context) error) error, own reentrant.Owner, depth int) error {
 	run, inside := do, p.write
 	if rdo != nil && p.random(2) == 0 {

@@ -216,7 +216,7 @@ func TestAYieldBeginsALease(t *testing.T) {
 	})
 }
 
-// Another session can have resumed the hold of a portable owner: the lease that the session knows need not be there.
+// Another session can have resumed the hold of a portable owner, so the lease that this session knows may no longer exist.
 func TestTheLeaseOfAPortableOwnerIsNotHandedOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		owner   func(context.Context, string) context.Context

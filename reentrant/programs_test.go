@@ -20,7 +20,7 @@ import (
 
 // A weather is what can happen while a program runs.
 type weather struct {
-	lost, again int // how many of a thousand commands and messages; if both are 0, each channel keeps the order of its messages
+	lost, again int // of a thousand commands and messages, how many are lost, or come again; both 0: each channel keeps their order
 	lease       time.Duration
 	heartbeat   time.Duration
 	event       func(p *program, s *reentrant.Session) // it happens to a session now and then
@@ -55,7 +55,7 @@ type program struct {
 	trace    []string
 	arrivals map[string]time.Time // of the latest message to each session
 	inside   map[*player]bool
-	struck   map[*reentrant.Session]bool // it may lose what it has
+	struck   map[*reentrant.Session]bool // the session may lose what it has
 	forgot   time.Time                   // when the server last took units from sessions that do not know
 	writes   int
 	highest  reentrant.Token                        // of all writers
@@ -262,7 +262,7 @@ func (pl *player) way() way {
 	}[pl.rnd.IntN(6)]
 }
 
-// take takes something. A caller that has permits, and waits for more, could wait for ever: it is not patient.
+// take takes something. A caller that has permits, and waits for more, could wait for ever, so it is not patient.
 func (pl *player) take() {
 	p, w, held, ctx := pl.p, pl.way(), pl.holds(), pl.ctx
 	patient := pl.rnd.IntN(3) > 0 && pl.permits == 0
@@ -361,8 +361,8 @@ func (p *program) checkInsideLocked(u *player) {
 	}
 }
 
-// checkTokensLocked checks that tokens rise, that versions are above them, and that two versions are equal only if
-// nothing was written between. After the server forgot, this is so for each session.
+// checkTokensLocked checks that tokens rise, that versions are above them, and that two versions are equal only if nothing
+// was written between. If the server can forget, this is checked for each session by itself.
 func (p *program) checkTokensLocked(u *player, token, version reentrant.Token) {
 	switch {
 	case p.weather.forgets:

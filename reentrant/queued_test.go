@@ -48,7 +48,7 @@ func lockAll(t *testing.T, l *reentrant.Lock, owners ...context.Context) <-chan 
 	return locked
 }
 
-// While the next owner asks the server, it is no longer in the local line and does not hold the lock yet: it counts as
+// While the next owner asks the server, it is no longer in the local line and does not hold the lock yet, so it counts as
 // queued.
 func TestAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -110,7 +110,7 @@ func TestTheNextOwnerOfACohortWaitsOrHolds(t *testing.T) {
 	})
 }
 
-// Several goroutines wait for the same owner. When the first has the lock the others re-enter it, each with a command.
+// Several goroutines of one owner wait. When the first of them has the lock, the others re-enter it, each with a command.
 func TestAGoroutineOfAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, distant()).NewLock("x")
@@ -134,7 +134,8 @@ func TestAGoroutineOfAnOwnerIsQueuedUntilItsLockReturns(t *testing.T) {
 	})
 }
 
-// When a caller has left, its place in Redis is withdrawn in the background: the caller counts as waiting no longer.
+// When a caller has left, its place in Redis is withdrawn in the background. Meanwhile the caller no longer counts as
+// waiting.
 func TestAnOwnerThatLeftIsNotQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := distant()

@@ -26,7 +26,7 @@ func ended() context.Context {
 
 func owner(t *testing.T, name string) context.Context { return reentrant.WithOwner(t.Context(), name) }
 
-// The reply to an acquire arrives after Close has stopped waiting: no watchdog would renew such a hold.
+// The reply to an acquire arrives after Close has stopped waiting, when no watchdog would renew the hold.
 func TestALockThatIsGrantedAfterCloseIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -256,7 +256,7 @@ func TestHeadsThatLeaveDoNotStarveOthers(t *testing.T) {
 				if op.Verb != memory.Acquire || leaver.Err() != nil {
 					return memory.Pass
 				}
-				leave() // at the moment at which it is the head
+				leave() // the waiter leaves at the moment at which it is the head
 				return memory.Lose
 			})
 			require.NoError(t, l.Unlock(holder))
@@ -284,7 +284,7 @@ func TestNilLocksAreTheErrorOfEveryCall(t *testing.T) {
 	<-m.Lost(t.Context())
 }
 
-// From the loss of a hold to the end of its margin, every call of its owner reports the loss.
+// From the loss of a hold on, every call of its owner reports the loss, also after the end of the margin.
 func TestALostHoldIsLostAtOnceForEveryCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSession(t, memory.New()).NewLock("x", reentrant.WithFixedLease(10*time.Second))

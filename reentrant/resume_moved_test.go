@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A session whose hold has moved to another session may not know that yet. It does not refuse to take up the next hold. Whether
-// the message of the move arrives before Resume is up to the scheduler, so the test tries it often.
+// A session whose hold has moved to another session may not know that yet. Resume in that session must not refuse to take up
+// the next hold. Whether the message of the move arrives before Resume is up to the scheduler, so the test tries it often.
 func TestResumeInASessionWhoseOwnHoldHasMoved(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, resumeWhereAHoldHasMoved)

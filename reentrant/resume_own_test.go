@@ -97,8 +97,8 @@ func TestAHeadThatGaveWayToResumeIsTheHeadAgain(t *testing.T) {
 	})
 }
 
-// If the time of a Lock ends while it gives way to a Resume, it returns the error of its own tries: that Redis did not reply,
-// and not that another owner has the lock.
+// If the time of a Lock ends while it gives way to a Resume, the Lock returns the error of its own tries: that Redis did not
+// reply, and not that another owner has the lock.
 func TestAHeadThatGaveWayToResumeReturnsTheErrorOfItsTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -309,7 +309,7 @@ func (r *resumes) turn(s *reentrant.Session, owner string) {
 	_ = l.Unlock(ctx) // the hold may be lost because replies were lost
 }
 
-// The owner of a waiting head resumes the lock before the head gets it: the owner then has the lock once more.
+// The owner of a waiting head resumes the lock before the head gets it. The head's Lock then adds a hold to the resumed one.
 func TestResumeOfAnOwnerThatWaitsAsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -357,8 +357,8 @@ func TestResumeOfAnOwnerThatComesBackAsWell(t *testing.T) {
 	})
 }
 
-// Resume finds a hold that was acquired anew elsewhere, and not the one that this session had: that one is lost, and
-// its Unlocks are owed.
+// Resume finds a hold that was acquired anew elsewhere, and not the hold that this session had. This session's hold is lost,
+// and its Unlocks are owed.
 func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -387,8 +387,8 @@ func TestResumeOfAHoldThatWasAcquiredAnewElsewhere(t *testing.T) {
 	})
 }
 
-// A session has seen the token of the hold that Resume found. Its later tokens are above that one, even if the server has forgotten
-// it.
+// A session has seen the token of the hold that Resume found. Its later tokens are above that one, even if the server has
+// forgotten that token.
 func TestTokensAreAboveThatOfAHoldThatResumeFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -38,7 +38,7 @@ func TestResumeTakesUpAHoldWhereItStands(t *testing.T) {
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrLost)
 		assert.ErrorIs(t, l.Unlock(ctx), reentrant.ErrNotHeld)
 
-		time.Sleep(time.Minute) // the hold is renewed from here
+		time.Sleep(time.Minute) // from now on this session renews the hold
 		require.NoError(t, m.Verify(ctx))
 		require.NoError(t, m.Lock(ctx))
 		for range 3 {
@@ -108,8 +108,8 @@ func TestCloseLeavesPortableHoldsToBeResumed(t *testing.T) {
 	}
 }
 
-// A hold that Close leaves was granted by a reply, and the message of the grant comes after the hold has ended in this process:
-// it must not be taken for the grant of an attempt that was given up.
+// A hold that Close leaves was granted by a reply, and the message of the grant comes after the hold has ended in this
+// process. The session must not take that message for the grant of an attempt that was given up.
 func TestALateGrantDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -125,7 +125,7 @@ func TestALateGrantDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
 			case op.Session == "B" && op.Verb == memory.Push:
 				return memory.Delay(500 * time.Millisecond)
 			case op.Session == "B" && op.Verb == memory.Release && op.Lock == "own":
-				return memory.DelayReply(time.Second) // Close waits for it, and its channel is open
+				return memory.DelayReply(time.Second) // Close waits for this release, and the channel stays open
 			}
 			return memory.Pass
 		})
@@ -136,7 +136,7 @@ func TestALateGrantDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
 	})
 }
 
-// A call of the owner of a hold that Close leaves ends after that.
+// Close leaves a hold while a call of the hold's owner is under way. The call ends after Close has left the hold.
 func TestCloseLeavesTheHoldOfAnOwnerInTheMiddleOfACall(t *testing.T) {
 	for name, c := range map[string]struct {
 		verb memory.Verb
@@ -162,7 +162,7 @@ func TestCloseLeavesTheHoldOfAnOwnerInTheMiddleOfACall(t *testing.T) {
 				called := make(chan error, 1)
 				go func() { called <- c.call(ctx, l) }()
 				synctest.Wait()
-				_ = leaves.Close(ended()) // if it gave nothing up, and left nothing either, it returns the error of its context
+				_ = leaves.Close(ended()) // if Close gave nothing up, and left nothing, it returns the error of its context
 				assert.ErrorIs(t, <-called, c.err)
 				b.SetFault(nil)
 				synctest.Wait()
@@ -174,7 +174,8 @@ func TestCloseLeavesTheHoldOfAnOwnerInTheMiddleOfACall(t *testing.T) {
 	}
 }
 
-// A copy of the attempt of a hold that Close gives up arrives when another session has had the lock since.
+// Close gives up a hold. A late copy of the attempt by which the hold was acquired arrives after another session has had the
+// lock.
 func TestALateCopyOfAnAttemptTakesNothingAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -192,7 +193,7 @@ func TestALateCopyOfAnAttemptTakesNothingAfterClose(t *testing.T) {
 	})
 }
 
-// Later still, an owner of the same lock comes back from a condition, and finds the session closed.
+// After Close has left a hold, an owner of the same lock comes back from a condition, and finds the session closed.
 func TestAnOwnerThatComesBackDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
 	for name, resumes := range map[string]bool{"held": false, "resumed while Close left it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +224,7 @@ func TestAnOwnerThatComesBackDoesNotGiveBackWhatCloseHasLeft(t *testing.T) {
 					require.NoError(t, l.Lock(order(t)))
 					resumed <- reentrant.ErrClosed
 				}
-				_ = leaves.Close(ended()) // if it gave nothing up, and left nothing either, it returns the error of its context
+				_ = leaves.Close(ended()) // if Close gave nothing up, and left nothing, it returns the error of its context
 				assert.ErrorIs(t, <-resumed, reentrant.ErrClosed)
 				assert.ErrorIs(t, <-awaited, reentrant.ErrClosed)
 				synctest.Wait()
@@ -308,8 +309,8 @@ func TestAHeadThatGaveWayToResumeCanBeCancelled(t *testing.T) {
 	})
 }
 
-// A hold with a fixed lease keeps what is left of it, or is renewed from then on, according to the Lock that resumes
-// it.
+// A resumed hold with a fixed lease keeps what is left of that lease, or is renewed from then on. The Lock that resumes the
+// hold decides which.
 func TestResumeGoesOnWithTheLeaseOfTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

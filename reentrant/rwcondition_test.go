@@ -16,10 +16,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// These tests are about conditions of a read-write lock's write side, beyond what they share with a Lock's
+// These tests are about conditions of a read-write lock's write side, beyond what they share with conditions of a Lock
 // (tck_condition_test.go).
 
-// writeAwaits starts an owner that takes the write side, waits for "ready", unlocks, and returns what Await returned.
+// writeAwaits starts an owner that takes the write side, waits for "ready", unlocks, and sends what Await returned.
 func writeAwaits(t *testing.T, ctx context.Context, s *reentrant.Session) <-chan error {
 	t.Helper()
 	l := s.NewRWLock("x")
@@ -46,7 +46,7 @@ func writeSignals(t *testing.T, s *reentrant.Session) {
 	assert.NoError(t, l.Unlock(ctx))
 }
 
-// A bounded buffer with two places over the write side, written and read by two processes, as in the documentation of
+// The write side guards a bounded buffer with two places, which two processes write and read, as in the documentation of
 // java.util.concurrent's Condition. An owner with the read side counts the items meanwhile.
 func TestABoundedBufferOverAWriteSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +344,8 @@ func TestALostReleaseDelaysSignalsByTwoCommands(t *testing.T) {
 }
 
 // A session is signalled after its process has died, and so the lock of the conditions is granted to it. The next signal must
-// wait for the end of that grant, and is tried for a lease: the grant must be shorter, also where three heartbeats are a lease.
+// wait for the end of that grant, and is tried for a lease, so the grant must be shorter than a lease, even if three
+// heartbeats are as long as a lease.
 func TestASignalOutlastsAGrantToADeadSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -366,8 +367,8 @@ func TestASignalOutlastsAGrantToADeadSession(t *testing.T) {
 }
 
 // A session has the lock of the conditions by the reply to its second request, and the message of the grant comes while it
-// signals. The signal's reply is lost: the second copy must find the lock, since only then is it known that the first was
-// carried out.
+// signals. The signal's reply is lost: the second copy must find the lock, since only then does the session know that the
+// first copy was carried out.
 func TestALateGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -393,8 +394,8 @@ func TestALateGrantDoesNotGiveTheConditionsBackWhileTheyAreUsed(t *testing.T) {
 	})
 }
 
-// A writer loses its side while it begins to wait: the signal, and the lock of the conditions that came with it, are not for it.
-// The messages about both are lost.
+// A writer loses its side while it begins to wait: the signal, and the lock of the conditions that came with it, are not for
+// that writer. The messages about both are lost.
 func TestAWriterThatLosesItsSideAndIsSignalledGivesTheConditionsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -437,7 +438,8 @@ func TestASignalFindsAWriterThatHasJustBegunToWait(t *testing.T) {
 	})
 }
 
-// A writer is granted the lock of the conditions, whose lease ends before the writer gets its ticket: it asks for both again.
+// A writer is granted the lock of the conditions, whose lease ends before the writer gets its ticket, so the writer asks for
+// both again.
 func TestAWriterAsksAgainForATicketThatItDidNotGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -496,7 +498,7 @@ func TestAnAwaitThatCannotBeginKeepsTheWriteSide(t *testing.T) {
 				b.SetFault(nil)
 				assert.Equal(t, 1, l.HoldCount(t.Context()))
 				assert.Equal(t, 1, l.ReadHoldCount(t.Context()))
-				if name != "the reply is late" { // in this case it gave up the write side, and acquired it again
+				if name != "the reply is late" { // in this case the owner gave up the write side, and acquired it again
 					again, err := l.Token(t.Context())
 					require.NoError(t, err)
 					assert.Equal(t, token, again)

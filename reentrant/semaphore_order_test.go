@@ -61,7 +61,7 @@ func TestACallerBesideALongJobIsNotStarved(t *testing.T) {
 }
 
 // A session that has permits asks the server to confirm a pushed grant of more permits. It does so at once, and not at the
-// next heartbeat, although the reply that it has to wait arrives after the push.
+// next heartbeat, although the reply that says that the session must wait arrives after the push.
 func TestAGrantThatOvertakesTheReplyIsConfirmedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -108,7 +108,7 @@ func TestEqualDemandGetsEqualService(t *testing.T) {
 	}
 }
 
-// If a waiter leaves, callers that came after the next waiter of its session do not overtake that one.
+// If a waiter leaves, callers that came after the next waiter of its session do not overtake that waiter.
 func TestAWaiterThatLeavesKeepsThePlaceOfItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -152,7 +152,8 @@ func (m *fairModel) free() int {
 	return free
 }
 
-// settle puts callers into the queue that can be in it, and serves its head as long as its permits are free.
+// settle puts the callers that may be in the queue into it, and serves the head of the queue as long as the permits for the
+// head are free.
 func (m *fairModel) settle() {
 	for i, n := range m.waits {
 		queued := false
@@ -184,8 +185,8 @@ func (m *fairModel) leave(i int) {
 	}
 }
 
-// Random programs, in which callers that have permits ask for more, and waiting callers leave. Each step waits until
-// all turns have ended.
+// In these random programs callers that have permits ask for more, and waiting callers leave. Each step waits until all turns
+// have ended.
 func TestRandomProgramsAgreeWithAFairSemaphore(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))

@@ -30,8 +30,8 @@ func (s service) String() string {
 	return fmt.Sprintf("%d permits, %d sessions, sections of %v, %v each way, unequal %v", s.permits, s.sessions, s.section, s.latency, s.unequal)
 }
 
-// callers returns how many callers a session has: with more of them its callers wait for longer, but as a session it gets
-// no more.
+// callers returns how many callers a session has. With more callers each of them waits for longer, but the session as a whole
+// gets no more.
 func (s service) callers(session int) int {
 	if s.unequal {
 		return 10 + session%3*10
@@ -105,7 +105,7 @@ func deviation(counts []int64) (most float64) {
 
 const us, ms = time.Microsecond, time.Millisecond
 
-// services are those that showed how sessions can get unequal service and, at full size, a grid.
+// services returns the cases that showed how sessions can get unequal service and, at full size, also a grid of cases.
 func services() []service {
 	all := []service{
 		{2, 2, 20 * ms, 0, false}, {2, 3, 20 * ms, 500 * us, false}, {3, 2, 20 * ms, ms, false}, {3, 3, 20 * ms, 500 * us, true},

@@ -277,7 +277,8 @@ func TestANoteOfAWriterComesBackAfterAWait(t *testing.T) {
 	})
 }
 
-// The log and the errors of those that wait name the note, of owners of this session and of others.
+// The log and the errors of callers that wait show the note of the holder, whether it is an owner of this session or of
+// another.
 func TestThoseWhoWaitForASideSeeTheNote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

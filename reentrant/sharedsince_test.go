@@ -12,7 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A session that has a side or permits is shown with the time of its last grant: neither a renewal nor a release changes it.
+// A session that has a side or permits is shown with the time of its last grant: neither a renewal nor a release changes that
+// time.
 func TestASharedNameShowsSinceWhenItWasGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, s := t.Context(), newSession(t, memory.New())

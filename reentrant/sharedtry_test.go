@@ -202,7 +202,7 @@ func TestATimedTryOfASharedOwnerIsNoUpgradeForSilence(t *testing.T) {
 	})
 }
 
-// The reply says that the lock is free. A reader comes in with those that waited for it, and not a writer.
+// The reply says that the lock is free. The try to read succeeds, and the reader behind it comes in, too.
 func TestATimedTryBeforeAnotherOfItsSessionGetsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -224,7 +224,7 @@ func TestATimedTryBeforeAnotherOfItsSessionGetsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// The command for which the try and the call behind it wait together fails.
+// The try and the call behind it wait for the same command, which fails.
 func TestATimedTryBeforeAnotherOfItsSessionIsToldOfTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

@@ -26,7 +26,7 @@ func TestATimedTryTakesNoReplyAboutSomethingElseForItsOwn(t *testing.T) {
 		require.NoError(t, m.Acquire(t.Context(), 1))
 		b.SetFault(memory.Script(memory.Share, memory.DelayReply(10*time.Millisecond), memory.DelayReply(time.Hour)))
 		require.NoError(t, m.Release(t.Context(), 1))
-		synctest.Wait() // it is being given back
+		synctest.Wait() // the permit is being given back
 		begun := time.Now()
 		ok, err := m.TryAcquireFor(t.Context(), 1, 50*time.Millisecond)
 		require.ErrorIs(t, err, reentrant.ErrUnavailable)

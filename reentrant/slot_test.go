@@ -117,7 +117,7 @@ func TestManyCallersThatTakeAndReleaseSlotsShareNoNumber(t *testing.T) {
 	})
 }
 
-// A server that is away for a while does not end a wait for a slot, as it does not end one for a permit.
+// A server that is away for a while does not end a wait for a slot, just as it does not end a wait for a permit.
 func TestAcquireSlotWaitsForTheServer(t *testing.T) {
 	for _, verdict := range []memory.Verdict{memory.Lose, memory.LoseReply} {
 		synctest.Test(t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestANumberOfAnotherKindIsSkipped(t *testing.T) {
 	})
 }
 
-// In a session whose locks linger, numbers do not.
+// In a session whose locks linger, the numbers of slots do not linger.
 func TestANumberDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -286,7 +286,7 @@ func TestASlotOfALongName(t *testing.T) {
 	}
 }
 
-// If Release of a slot returns ErrLost, its Lost channel is closed, even if the loss was noticed only then.
+// If Release of a slot returns ErrLost, the slot's Lost channel is closed, even if the loss was noticed only then.
 func TestASlotWhoseReleaseReturnsErrLostIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := memory.New(), t.Context()
@@ -362,7 +362,8 @@ func TestTheNumberOfASlotIsFreeBeforeItsPermitWithAsyncUnlock(t *testing.T) {
 	})
 }
 
-// A silent server delays Release for as long as it delays Unlock, at most; and if Unlock does not wait, for as long as ctx lasts.
+// A silent server delays Release of a slot for no longer than it delays Unlock. If Unlock does not wait, Release waits for
+// one command at most, and no longer than ctx lasts.
 func TestReleaseOfASlotEndsThoughTheServerIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []reentrant.Option

@@ -19,7 +19,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A slotProgram has callers of several sessions take slots and give them back, while sessions are cut off.
+// A slotProgram makes callers of several sessions take slots and give them back, while sessions are cut off.
 type slotProgram struct {
 	t     *testing.T
 	limit int

@@ -16,7 +16,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// waits are the ways to wait for the condition that can be cancelled. A wait that was not signalled in time is
+// waits returns those ways to wait for the condition that can be cancelled. A wait that was not signalled in time returns
 // errTimeUp.
 func waits(c *reentrant.Condition) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
@@ -39,20 +39,21 @@ func timely(ok bool, err error) error {
 
 var errTimeUp = errors.New("the time is up")
 
-// allWaits are all ways to wait for the condition.
+// allWaits returns all ways to wait for the condition.
 func allWaits(c *reentrant.Condition) map[string]func(ctx context.Context) error {
 	all := waits(c)
 	all["AwaitUninterruptibly"] = c.AwaitUninterruptibly
 	return all
 }
 
-// signallers are the same lock in this process and in another one.
+// signallers returns kits of the same lock in this process and in another one.
 func signallers(t *testing.T, k condKit) map[string]condKit {
 	t.Helper()
 	return map[string]condKit{"this process": k, "another process": newCondKit(t, k.backend, k.monitorKind)}
 }
 
-// sleep waits for the condition with n holds, must have them again however the wait ends, and releases them.
+// sleep waits for the condition with the given number of holds. However the wait ends, the caller must have the holds again,
+// and sleep releases them.
 func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(ctx context.Context) error) error {
 	t.Helper()
 	for range holds {
@@ -71,7 +72,7 @@ func (k condKit) sleep(t *testing.T, ctx context.Context, holds int, wait func(c
 	return err
 }
 
-// awaits starts a thread that sleeps.
+// awaits starts a thread that calls sleep.
 func (k condKit) awaits(t *testing.T, holds int, wait func(ctx context.Context) error) thread {
 	t.Helper()
 	return start(t, func(ctx context.Context) error { return k.sleep(t, ctx, holds, wait) })

@@ -20,7 +20,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The loops that Java runs beside its tests, here by goroutines of two processes.
+// These are the loops that Java runs in addition to its tests. Here goroutines of two processes run them.
 
 // A guarded value is written in two places, which are equal as long as only one owner at a time is inside.
 type guarded struct {

@@ -32,7 +32,7 @@ type quietProgram struct {
 	trace []string
 }
 
-// A caller is one owner, or one that takes permits. It has a goroutine of its own.
+// A caller is an owner that takes sides, or a caller that takes permits. It has a goroutine of its own.
 type caller struct {
 	name    string
 	session int
@@ -64,14 +64,14 @@ func (p *quietProgram) check(ok bool, format string, args ...any) {
 	}
 }
 
-// do has a caller do something, and waits until all is done that follows.
+// do makes a caller call f, and waits until everything that follows from that is done.
 func (p *quietProgram) do(u *caller, f func()) {
 	u.work <- f
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
 }
 
-// inUse returns the permits in use in a session, or with -1 in all.
+// inUse returns the permits in use in a session, or in all sessions if session is -1.
 func (p *quietProgram) inUse(session int) (n int) {
 	for _, u := range p.callers {
 		if session < 0 || u.session == session {
@@ -206,7 +206,8 @@ func (p *quietProgram) step() {
 	}
 }
 
-// watch has a caller ask whether others wait. A waiter of another session that got its permits counts for some time more.
+// watch makes a caller ask whether others wait. It first lets time pass, because a waiter of another session that got its
+// permits counts for some time more.
 func (p *quietProgram) watch(u *caller) {
 	time.Sleep(30 * time.Second)
 	p.do(u, func() {
@@ -318,7 +319,7 @@ func (p *quietProgram) run() {
 	}
 }
 
-// A try is refused only if another caller uses what it asks for, or waits, and that is known at once: of every session, in
+// A try is refused only if another caller, of any session, uses what the try asks for, or waits. That is known at once, in
 // whatever order callers took, tried, gave back and left.
 func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
 	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
@@ -336,7 +337,7 @@ func TestTriesOfRandomProgramsHaveTheRightResultAtOnce(t *testing.T) {
 	}
 }
 
-// A caller that asks with Wanted is told that others wait, if and only if one does, in a heartbeat's time.
+// The channel of Wanted is closed within a heartbeat if, and only if, another caller waits.
 func TestWantedOfRandomProgramsIsClosedIfOthersWait(t *testing.T) {
 	for kind, permits := range map[string]int{"locks": 0, "permits": 6} {
 		t.Run(kind, func(t *testing.T) {

@@ -165,7 +165,8 @@ func TestTryAnyForEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// If a lock cannot be asked, TryAnyFor waits for the others. Its error is returned if no other lock is acquired.
+// If a lock cannot be asked, TryAnyFor waits for the others. The error of the lock that cannot be asked is returned if no
+// other lock is acquired.
 func TestTryAnyForWaitsForThoseThatCanBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, memory.New())

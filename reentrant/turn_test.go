@@ -43,8 +43,8 @@ func busyTurns(t *testing.T, goroutines int, section time.Duration, opts ...reen
 	return sections[2 : len(sections)-2]
 }
 
-// If sections are long, a turn serves each goroutine that waited when it began once, and not only some of them: the
-// rest would have to wait for all other processes once more.
+// If sections are long, a turn serves each goroutine that waited at its beginning once, and not only some of these
+// goroutines, since the rest would have to wait for all other processes once more.
 func TestATurnServesEachWaiterOnce(t *testing.T) {
 	for name, opts := range map[string][]reentrant.Option{"registered": nil, "cohort": {reentrant.WithCohort()}} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestATurnServesEachWaiterOnce(t *testing.T) {
 	}
 }
 
-// If sections are very long, a turn ends before all of them are served; if they are short, it serves the same
+// If sections are very long, a turn ends before all goroutines are served. If sections are short, a turn serves the same
 // goroutines again and again.
 func TestATurnHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

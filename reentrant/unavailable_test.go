@@ -129,8 +129,8 @@ func TestADeadlineThatIsNotNoticedYetIsNoFailureOfTheServer(t *testing.T) {
 	})
 }
 
-// Timers are late on a busy machine, so a context can end after its deadline. Before that no call says that it has
-// ended.
+// Timers are late on a busy machine, so a context can end after its deadline. Until the context has ended, no call says that
+// it has.
 func TestNoErrorBlamesAContextThatHasNotEnded(t *testing.T) {
 	const deadline, late = 10 * time.Millisecond, 300 * time.Millisecond
 	for name, call := range map[string]func(context.Context, *reentrant.Lock) error{

@@ -22,7 +22,7 @@ type part struct {
 	wanted      func(context.Context) <-chan struct{}
 }
 
-// The parts of a read-write lock and of a semaphore of three permits.
+// parts are what a caller may have of a read-write lock, and of a semaphore of three permits.
 type parts struct{ read, write, one, two, three part }
 
 func partsOf(s *reentrant.Session) parts {
@@ -85,7 +85,7 @@ func waitsForPart(t *testing.T, p part, name string) (leave func()) {
 	return func() { cancel(); <-done; synctest.Wait() }
 }
 
-// comesSoon fails the test unless a channel is closed within the grace of a semaphore, which is no heartbeat.
+// comesSoon fails the test unless a channel is closed within twice the grace of a semaphore, which is less than a heartbeat.
 func comesSoon(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	begun := time.Now()
@@ -129,7 +129,8 @@ func TestWantedOfASideAndOfPermitsIsClosedForAWaitWithATimeLimit(t *testing.T) {
 	})
 }
 
-// The channel does not close for those that only try, nor after the hold; the next hold has another one.
+// The channel of Wanted is not closed for callers that only try, nor after the hold has ended. The next hold has a channel of
+// its own.
 func TestWantedOfASideAndOfPermitsStaysOpen(t *testing.T) {
 	forWantedPairs(t, func(t *testing.T, _ *memory.Backend, has, other part) {
 		a, b := owner(t, "a"), owner(t, "b")
@@ -313,7 +314,7 @@ func TestWantedOfASideIsTheOwners(t *testing.T) {
 	})
 }
 
-// Callers that wait only for the reply, or for permits that are free, are no waiters. Those behind them may become some.
+// Callers that wait only for the reply, or for permits that are free, are no waiters. Callers behind them may become waiters.
 func TestWantedOfPermitsIsAboutPermitsThatAreNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -358,7 +359,7 @@ func TestWantedOfPermitsIsClosedForACallerThatWaitsAtTheServer(t *testing.T) {
 	})
 }
 
-// A caller that waits for permits of its own session, whatever the others give back, is none of the others' concern.
+// A caller that waits for permits of its own session, whatever other sessions give back, does not concern the other sessions.
 func TestWantedOfPermitsIsNotClosedForACallerThatNoOtherSessionCanServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -430,7 +431,7 @@ func TestWantedOfASideAndOfPermitsEndsWithALoss(t *testing.T) {
 }
 
 // A waiter counts as long as it waits, also after the session has given back a part: here a writer goes on as a reader, and
-// takes along another that waited here.
+// lets in another reader that waited in this process.
 func TestWantedOfASideKnowsAWaiterThatNeedsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()
@@ -451,7 +452,7 @@ func TestWantedOfASideKnowsAWaiterThatNeedsMore(t *testing.T) {
 	})
 }
 
-// A message about a waiter that overtakes the reply with the grant is not forgotten; one about a try says nothing.
+// A message about a waiter that overtakes the reply with the grant is not forgotten. A message about a try closes no channel.
 func TestWantedOfASideKnowsAMessageThatOvertookTheGrant(t *testing.T) {
 	for _, asks := range []string{"a waiter", "a try"} {
 		t.Run(asks, func(t *testing.T) {

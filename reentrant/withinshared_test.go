@@ -110,7 +110,8 @@ func TestAGoroutineOfRDoThatReadsAsksAboutItself(t *testing.T) {
 	})
 }
 
-// The goroutine is notified of a loss, also of permits: those have no owner, so the context is all that it needs.
+// A goroutine that is started in Do or RDo is notified of a loss, also of permits. Permits have no owner, so the goroutine
+// needs only the context.
 func TestTheContextOfASharedDoEndsWithALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New()

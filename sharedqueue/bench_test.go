@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A benchOwner is as large as package reentrant's.
+// A benchOwner is as large as an owner of package reentrant.
 type benchOwner struct {
 	name     string //nolint:unused // for its size
 	id       int64

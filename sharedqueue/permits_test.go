@@ -202,7 +202,7 @@ func TestPermitsRestWhenNoClaimCameInBetween(t *testing.T) {
 	require.True(t, q.Rest())
 }
 
-// A limit concerns the whole deployment: it also counts inside the session, for permits that the session already has.
+// A limit holds for the whole deployment, and so also inside a session, for permits that the session already has.
 func TestALoweredLimitHoldsInsideTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newPermits(10)
@@ -239,7 +239,7 @@ func TestARaisedLimitHelpsThoseInLine(t *testing.T) {
 	})
 }
 
-// Since is the time at which the head became the head.
+// Since is the time at which the first claim in line became the first.
 func TestSinceIsWhenTheHeadCameToTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := time.Now()
@@ -257,8 +257,8 @@ func TestSinceIsWhenTheHeadCameToTheHead(t *testing.T) {
 	})
 }
 
-// Pace is how long the first in line waits for an Exit at most: of permits that fall free together the later ones find a new
-// head, which did not wait. What was long ago is forgotten.
+// Pace is the longest time that the first claim in line has lately waited for an Exit. If several permits fall free together,
+// the later ones find a new head that has not waited. Waits of long ago are forgotten.
 func TestPaceIsTheLongestThatTheHeadLatelyWaitedForAnExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := time.Now()

@@ -114,7 +114,8 @@ func TestAWriterIsAlone(t *testing.T) {
 	require.Equal(t, State{Limit: All, Units: All, Used: 1002}, q.Look())
 }
 
-// The clock is read when the readers have been counted, so a reader that enters then comes at the critical moment.
+// The clock is read when the readers have been counted, so a reader that enters while the clock is read comes at the critical
+// moment.
 func TestNoReaderEntersWhileAWriterIsAdmitted(t *testing.T) {
 	var q *RW[string]
 	reader, armed := Busy, false
@@ -300,7 +301,7 @@ func TestEveryWriterHasATokenOfItsOwnAndTheBlockEnds(t *testing.T) {
 	})
 }
 
-// The server confirms a block by its first token, however many of its tokens were used.
+// The server confirms a block by the block's first token, however many tokens of the block were used.
 func TestASettleThatConfirmsTheBlockGoesOnInIt(t *testing.T) {
 	q, _ := newRW(0)
 	block := Terms{Units: All, Until: hour, First: 10, Last: 14}
@@ -407,7 +408,8 @@ func TestAShutQueueAdmitsNoNewcomer(t *testing.T) {
 	})
 }
 
-// Owners that are inside may enter again and again, but the shards let in any reader.
+// Owners that are inside a queue that is shut may enter it again and again. The queue must not be opened, since the shards of
+// an open queue let in any reader.
 func TestAShutQueueIsNotOpened(t *testing.T) {
 	q, _ := newRW(1)
 	q.TryRead("a")

@@ -20,7 +20,7 @@ type rwRig struct {
 	m     rwModel
 	calls int
 	token uint64 // the last token of all blocks so far
-	seen  need   // when Look was last called
+	seen  need   // the model's need when Look was last called
 	open  bool   // whether the queue was open before the step
 
 	mu       sync.Mutex
@@ -84,8 +84,8 @@ func (r *rwRig) quit(n int, byTimeout bool) {
 	r.m.leave(l.id, Cancelled)
 }
 
-// checkLook asserts that a call that changed what the engine acts on reports that. Calls that changed nothing may
-// report it only if the trust has ended.
+// checkLook asserts that a call reports a change if it changed what the engine acts on. A call that changed nothing may
+// report a change only if the trust has ended.
 func (r *rwRig) checkLook(changed bool) {
 	r.t.Helper()
 	switch {
@@ -248,7 +248,7 @@ func (r *rwRig) compare() {
 	require.Equal(t, m.outcomes, outcomes)
 }
 
-// drain empties the queue: given everything that it asks for, every wait must end.
+// drain empties the queue. It gives the queue everything that the queue asks for, so every wait must end.
 func (r *rwRig) drain() {
 	for r.m.inUse() > 0 || len(r.m.line) > 0 {
 		r.q.Lose()
@@ -268,7 +268,7 @@ func runRWSteps(t *testing.T, steps []byte) {
 		for ; len(steps) >= 2; steps = steps[2:] {
 			r.step(steps[0], steps[1])
 			r.rest()
-			if steps[0] < 0x80 { // not always, since to look counts lone readers with the others
+			if steps[0] < 0x80 { // not always, since compare calls Look, which counts lone readers with the others
 				r.compare()
 			}
 		}

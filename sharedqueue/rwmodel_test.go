@@ -143,7 +143,7 @@ func (m *rwModel) admit() {
 
 func (m *rwModel) admitFirst() {
 	w := m.line[0]
-	m.outcomes[w.id] = m.enter(w.owner, w.mode) // the claim is in line until then
+	m.outcomes[w.id] = m.enter(w.owner, w.mode) // the claim is in line until it has entered
 	m.line = m.line[1:]
 	m.admitInside(func(o rwWait) bool { return o.owner == w.owner && o.mode&Shared != 0 })
 }
@@ -162,7 +162,7 @@ func (m *rwModel) admitInside(concerns func(rwWait) bool) {
 	})
 }
 
-// trust returns until when the units are trusted.
+// trust sets until when the units are trusted, and admits the claims that can enter now.
 func (m *rwModel) trust(until time.Duration) {
 	lapsed := !m.trusted()
 	if m.until = until; lapsed {

@@ -25,7 +25,7 @@ func TestAClaimToWriteBehindItsOwnToReadIsRefused(t *testing.T) {
 	})
 }
 
-// If the owner's claim to write is the first one, its claim to read enters with it, as a downgrade.
+// If an owner's claim to write is the first in line, the owner's claim to read enters with it, as a downgrade.
 func TestAClaimToReadBehindItsOwnToWriteEntersWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
@@ -37,7 +37,7 @@ func TestAClaimToReadBehindItsOwnToWriteEntersWithIt(t *testing.T) {
 	})
 }
 
-// The claim to write that came first has left, so the other one is an upgrade.
+// The owner's first claim to write has left, so its other claim to write would be an upgrade.
 func TestAClaimToWriteThatIsLeftBehindItsOwnToReadIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newRW(All)
@@ -51,8 +51,8 @@ func TestAClaimToWriteThatIsLeftBehindItsOwnToReadIsRefused(t *testing.T) {
 	})
 }
 
-// A try to read may fail, so a claim to write by the same owner waits behind it. If the try succeeds, that claim is an
-// upgrade.
+// A try to read may fail, so a claim to write by the same owner waits behind it. If the try succeeds, the claim to write is
+// an upgrade.
 func TestATryThatReadsEndsItsOwnersClaimToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for units, want := range map[int]Outcome{1: Upgrade, 0: Waiting} {
@@ -75,8 +75,8 @@ func TestATryThatReadsEndsItsOwnersClaimToWrite(t *testing.T) {
 	})
 }
 
-// If the units are no longer trusted, an owner that is inside waits in line to enter again. When they are trusted
-// again, it must not wait for claims that wait for it.
+// If the units are no longer trusted, an owner that is inside waits in line to enter again. When the units are trusted again,
+// this owner must not wait for claims that wait for the owner.
 func TestOwnersInsideEnterAgainWhenTheUnitsAreTrustedAgain(t *testing.T) {
 	again := map[string]func(q *RW[string]){
 		"renewed": func(q *RW[string]) { q.Trust(3 * hour) },

@@ -28,7 +28,7 @@ func TestAStormOfReadersWritersAndTerms(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(g)))
 		users.Go(func() {
 			for range rounds(1000) {
-				if g < 2 && rnd.IntN(20) == 0 { // few tokens, or the queue would hardly ever open
+				if g < 2 && rnd.IntN(20) == 0 { // few writes, or the queue would hardly ever open
 					if o, w, _, _ := q.Enter(g, Write); o == Waiting {
 						q.Wait(w, nil, nil)
 					}

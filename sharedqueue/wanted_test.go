@@ -19,7 +19,8 @@ func requireOpen(t *testing.T, want bool, c <-chan struct{}) {
 	require.Equal(t, want, open, "whether the channel is open")
 }
 
-// An owner that asked leaves under the mutex, so that its channel ends with its hold, however many readers come and go.
+// An owner that has called Wanted leaves under the mutex, so that the owner's channel ends with the owner's hold, however
+// many readers come and go.
 func TestReadersOfAQueueThatToldOneComeAndGoUnderItsMutex(t *testing.T) {
 	q, _ := newRW(1)
 	q.TryRead("c")
@@ -144,7 +145,7 @@ func TestAWaiterOfWhichNothingIsHeardIsForgotten(t *testing.T) {
 	requireOpen(t, false, p.Wanted(nil))
 }
 
-// Each user of permits has a channel of its own. The channel of one that gives its permits back is never closed.
+// Each user of permits has a channel of its own. The channel of a user that gives its permits back is never closed.
 func TestUsersOfPermitsAreToldApart(t *testing.T) {
 	p, _ := newPermits(3)
 	p.Try(3)

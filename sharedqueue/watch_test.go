@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/sharedqueue"
 )
 
-// A watched queue reports changes in order: a waiter is admitted after the owner before it has left.
+// A watched queue reports changes in order: first that an owner has left, and then that a waiter was admitted.
 func TestAWatchedQueueReportsItsChangesInOrder(t *testing.T) {
 	q := sharedqueue.NewRW(func() time.Duration { return 0 }, func(owner string) (hash, number uint64) { return uint64(len(owner)), 0 }, nil)
 	var seen []string

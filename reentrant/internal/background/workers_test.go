@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The timer of a job that ends just then may have fired: it comes too late to count the job.
+// The timer of a job may fire at the moment at which the job ends. It then comes too late to count the job as stalled.
 func TestAJobThatHasEndedNeverCountsAsStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := Workers{Size: 1, Stall: time.Second}

@@ -24,8 +24,8 @@ func (b beats) Beat(_ context.Context, _ string, tickets, _ []uint64) ([]backend
 	return make([]backend.TicketStatus, len(tickets)), nil
 }
 
-// Most waits end within a heartbeat. While the session had no waiter it missed no beat, so the first one for a new waiter is not due
-// at once.
+// Most waits end within a heartbeat. While the session had no waiter it missed no beat, so the first beat for a new waiter is
+// not due at once.
 func TestAWaiterThatComesAloneIsShownAfterAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeartbeat(core.NewSession(core.Config{

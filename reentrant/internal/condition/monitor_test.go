@@ -32,7 +32,8 @@ func (s *server) Acquire(_ context.Context, req backend.AcquireRequest) (backend
 	return <-s.replies, nil
 }
 
-// A message that grants the lock may arrive as well as the reply that grants it. It must not wake the writer's next attempt.
+// A message that grants the lock may arrive as well as the reply that grants it. The message must not wake the writer's next
+// attempt.
 func TestAGrantOfAnEarlierEpochWakesNoWriterThatAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{acquires: make(chan uint64, 1), replies: make(chan backend.AcquireReply)}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Commands of different lengths begin at the same moment, and again while the shared context of others is still in use. None
-// ends before its deadline, and each ends soon after it.
+// Commands of different lengths begin at the same moment, and again while the shared context of others is still in use. No
+// command ends before its deadline, and each ends soon after its deadline.
 func TestASharedContextEndsNoCommandBeforeItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Shared

@@ -52,8 +52,8 @@ func (f flags) String() (letters string) {
 	return letters
 }
 
-// The times of a world, in ticks, in the same order as those of a real session. Since a heartbeat takes no time here,
-// all of them are small.
+// These are the times of a world, in ticks. Their order is that of the times of a real session. Since a heartbeat takes no
+// time here, all of them are small.
 const (
 	lease    tick = 2
 	grantTTL tick = 1
@@ -61,7 +61,8 @@ const (
 	timeout  tick = 1 // a copy of a command is refused after this time
 )
 
-// The times of worlds in which a session keeps a lock with which it is alone. The short lease is that of a grant.
+// These are the times of worlds in which a session keeps a lock with which it is alone. The short lease is the lease of a
+// grant.
 const (
 	longLease  tick = 5
 	shortLease tick = 3
@@ -76,13 +77,13 @@ type call struct {
 	holds, op      uint8
 	tokens         uint8
 	notAfter       tick // acquire: refused from this tick on
-	doubt          tick // release: copies of the attempt may arrive for so long
+	doubt          tick // release: for how long copies of the attempt may arrive
 	used, seen     uint32
 	ticket         uint8
 	all            bool
 	memo           memo // of the scripts that compare the record
 	brief          tick // acquire: how long the record is kept if no session waits; 0: for half a minute
-	lease, grant   tick // acquire, renew: 0 for those above
+	lease, grant   tick // acquire, renew; 0: the constants above
 }
 
 const (

@@ -18,7 +18,7 @@ func (x *step) check() {
 		}
 		m, name, until := x.memory, sessionName(uint8(i)), c.Hold().Lease.Until()
 		switch {
-		case c.Phase() == machine.Leaving: // it gives the hold up, and does not know whether Redis has done so
+		case c.Phase() == machine.Leaving: // the session gives up the hold, and does not know yet whether Redis has ended the hold
 		case !m.has(uint8(i), uint8(c.Epoch())):
 			x.fail("%s trusts its lease until %v, and Redis has given the lock away", name, until)
 		case c.Phase() == machine.Idle && x.world.alone && m.hold.expires > x.now+shortLease:

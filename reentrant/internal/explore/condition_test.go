@@ -7,11 +7,11 @@ type waiter struct {
 	ticket uint8 // 0: none
 	phase  phase
 	placed bool  // it was put in line for the lock
-	coming bool  // the attempt is its owner's, which takes the lock again
-	served uint8 // the ticket of one that is back, until that is acknowledged
+	coming bool  // the attempt is the one by which the waiter's owner takes the lock again
+	served uint8 // the ticket of a waiter that is back, until its return is acknowledged
 	asking verb  // the await or signal that had no reply
-	who    uint8 // its owner
-	back   uint8 // the holds with which that comes back
+	who    uint8 // the waiter's owner
+	back   uint8 // the holds with which the owner comes back
 }
 
 type phase uint8
@@ -23,8 +23,8 @@ const (
 	torn // it is to be withdrawn: its await had no reply in time
 )
 
-// waits appends to all what a session can do about the condition. Some of these actions are those of its heartbeat and of its
-// waiting owners, and not of the head.
+// waits appends to all what a session can do about the condition. Some of these actions belong to the session's heartbeat and
+// to its waiting owners, and not to the head.
 func (w *world) waits(all []action, s *state, i uint8) []action {
 	c := &s.sessions[i]
 	add := func(a what) {
@@ -92,7 +92,8 @@ func (x *step) condition(a action) {
 	}
 }
 
-// comeBack has the owner that was signalled take the lock again. If Redis has put it in line, it takes over the place.
+// comeBack makes the owner that was signalled take the lock again. If Redis has put the session in line, the owner takes over
+// that place.
 func (x *step) comeBack(i uint8) {
 	c := x.edit(i)
 	head := x.head(queueUp, c.who)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The codes that the scripts return; their headers say what they mean.
+// These are the codes that the scripts return. The scripts' headers say what the codes mean.
 const (
 	granted, waiting, stale, tooLate = 1, 2, 3, 4 // acquire
 	done, gone                       = 1, 2       // reenter
@@ -81,7 +81,8 @@ func (j *judge) common() {
 	}
 }
 
-// order checks that places are kept, in their order; that new ones come last; that those which go were dead, served or given up.
+// order checks that the places that stay keep their order, that new places come last, and that each place that goes was dead,
+// served or given up.
 func (j *judge) order() {
 	b, a := j.before, j.after
 	next := 0
@@ -108,7 +109,8 @@ func (j *judge) order() {
 	}
 }
 
-// newTokens checks that a new attempt has new tokens, above all that were used, and that they stay otherwise.
+// newTokens checks that a new attempt gets tokens above all that were used. Without a new attempt the tokens stay, except
+// that a release may give back unused ones.
 func (j *judge) newTokens() {
 	b, a := j.before.record, j.after.record
 	spent := b.last
@@ -123,8 +125,8 @@ func (j *judge) newTokens() {
 	j.must(j.verb.lean() && !j.leased() || a.first >= j.now.token(), "token %d is behind the clock", a.first)
 }
 
-// handOver checks that a lock that another session than the caller's gets goes to the first live one of the queue, as it
-// asked for it, and that this session alone gets a message.
+// handOver checks a lock that passes to a session other than the caller's. The first live session in the queue must get it,
+// as that session asked for it, and no other session may get the message of a grant.
 func (j *judge) handOver() {
 	b, a := j.before, j.after
 	told := 0
@@ -163,8 +165,8 @@ func (j *judge) handOver() {
 	j.must(told == 1, "%d messages", told)
 }
 
-// first returns which session gets the lock if the caller does not have it: the first live waiter, except the caller's place if
-// this is a release of it.
+// first returns which session gets the lock if the caller does not have it: the first live waiter. If the call withdraws the
+// caller's place, that place does not count.
 func (j *judge) first() (place, bool) {
 	for _, p := range j.before.queue {
 		if left := j.verb == verbRelease && j.code == withdrawn && p.session == j.session; p.alive(j.now) && !left {

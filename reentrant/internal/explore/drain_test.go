@@ -37,7 +37,7 @@ func (w *world) casualties(s *state) []int {
 // patienceOfDrain is how many ticks a drain may take: more than the leases and the grants of all sessions that may have died.
 const patienceOfDrain = 12
 
-// drain lets the world end. on reports in every state whether to go on.
+// drain lets the world end. It calls the function on in every state, and stops if that function returns false.
 func (x *step) drain(dead int, on func(*state) bool) {
 	x.tell("— from here on nothing fails —")
 	if dead >= 0 {

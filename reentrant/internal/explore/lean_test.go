@@ -9,7 +9,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A memo is what a session remembers of the lock: how the last reply left the record. An epoch of 0 is none.
+// A memo is what a session remembers of the lock: how the last reply left the record. If its epoch is 0, the session
+// remembers nothing.
 type memo struct {
 	epoch, owner, op uint8
 	token            uint32
@@ -39,7 +40,8 @@ func recordOf(session uint8, m memo) string {
 	return n + " " + n + " " + sessionName(session) + " " + strconv.Itoa(int(m.epoch)) + " " + strconv.Itoa(int(m.op)) + " " + state + " " + m.note
 }
 
-// kept returns for how many seconds a lean attempt that begins a lease keeps the record: a yield for no less than keep.
+// kept returns for how many seconds a lean attempt that begins a lease keeps the record. A yield keeps it for at least as
+// long as keep says.
 func (c call) kept() string {
 	kept, _, _ := strings.Cut(c.memo.note, " ")
 	if c.verb == verbYield && must(strconv.Atoi(kept)) < must(strconv.Atoi(keep)) {

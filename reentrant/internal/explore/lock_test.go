@@ -15,18 +15,18 @@ type lock struct {
 	record  record
 	queue   []place
 	broken  string   // how the keys do not fit together
-	tickets []ticket // longest first
+	tickets []ticket // the waiter that has waited longest comes first
 	heard   []ticket // those that were signalled
 }
 
-// A hold is the hash. count is 0 if there is none.
+// A hold is the parsed hash of the lock. Its count is 0 if no session has the lock.
 type hold struct {
 	session, owner uint8
 	count          int
 	expires        tick
 }
 
-// A record is the string. Tokens are counted from tick 0.
+// A record is the parsed string of the record. Its tokens are counted from tick 0.
 type record struct {
 	first, last uint32
 	session     uint8
@@ -68,7 +68,8 @@ func (l *lock) placeOf(session uint8) (place, int) {
 	return place{}, -1
 }
 
-// granting returns for how long a session gets the lock that waits for it: as it asked, or as its ticket did.
+// granting returns for how long a waiting session gets the lock: for what its place in the queue asked for, or for grantTTL
+// if it has no place.
 func (l *lock) granting(session uint8) tick {
 	if p, at := l.placeOf(session); at >= 0 {
 		return p.grant
@@ -140,7 +141,7 @@ func parsePlace(session string, places []string, broken *string) place {
 // A ticket is a waiter of the condition.
 type ticket struct {
 	session, number uint8
-	deadline        tick // of a signalled one: until then it must acknowledge the signal
+	deadline        tick // of a signalled waiter: until then it must acknowledge the signal
 }
 
 func parseTickets(keys *[keyCount]value, key int) (all []ticket) {

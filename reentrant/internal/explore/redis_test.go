@@ -79,10 +79,10 @@ type store struct {
 	now   tick
 
 	job  []string                // for the driver
-	run  func() ([]string, bool) // has the driver do the job, and returns its result
+	run  func() ([]string, bool) // lets the driver do the job, and returns its result
 	peer *server.Peer            // inside the driver's script, so that commands come between those of the scripts
-	out  *bytes.Buffer           // the replies to it
-	in   *bufio.Reader           // from there
+	out  *bytes.Buffer           // the replies to peer
+	in   *bufio.Reader           // reads from out
 
 	has   *memory // what Redis has; nil if that is not known
 	said  []message
@@ -90,7 +90,7 @@ type store struct {
 	known map[run]result
 	count int // of runs
 
-	scratch  [maxSessions]machine.Machine[uint8] // those that a step changes
+	scratch  [maxSessions]machine.Machine[uint8] // the machines that a step changes
 	machines map[uint64]*machine.Machine[uint8]  // by their hashes
 	seed     maphash.Seed
 }
@@ -108,7 +108,7 @@ var driver string
 
 func newStore(t testing.TB, s *sources) *store {
 	redis := miniredis.NewMiniRedis()
-	must(redis.Dial()) // that starts it, without a network
+	must(redis.Dial()) // this starts the server, without a network
 	r := &store{redis: redis.Server(), names: s.keys,
 		out: new(bytes.Buffer), ids: map[string]*memory{}, known: map[run]result{},
 		machines: map[uint64]*machine.Machine[uint8]{}, seed: maphash.MakeSeed()}
@@ -124,8 +124,8 @@ func newStore(t testing.TB, s *sources) *store {
 	return r
 }
 
-// drive runs the driver, which passes its results to yield. Its caller makes it a coroutine: to change over to another
-// goroutine for each run would take much of the time, and nearly all of it on a busy machine.
+// drive runs the driver, which passes its results to yield. The caller of drive makes it a coroutine, because a change to
+// another goroutine for each run would take much of the time, and nearly all of it on a busy machine.
 func (r *store) drive(s *sources, yield func([]string) bool) {
 	// The command by which the driver returns a result and takes the next job.
 	must(0, r.redis.Register("EXPLORE", func(c *server.Peer, _ string, args []string) {

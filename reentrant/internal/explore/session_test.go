@@ -8,25 +8,25 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/exclusive/machine"
 )
 
-// A client is a session with one lock: the machine that package exclusive runs, and what its driver knows besides. Its
-// head has one command under way, and its keeper one more.
+// A client is a session with one lock: the machine that package exclusive runs, and what else its driver knows. Its head has
+// one command under way, and its keeper one more.
 type client struct {
 	*machine.Machine[uint8]       // its owners are numbers; equal machines are one, see store.machine
 	busy                    bool  // the head waits for the reply to a slow command
-	renewing                bool  // so does the keeper
+	renewing                bool  // the keeper waits for the reply to a renewal
 	dismissing              bool  // a clean-up is on its way to the idle hold
 	woken                   bool  // the head is to be woken, once it is parked
 	owner                   uint8 // of the attempt
 	wish                    flags // of the attempt, while there can be a Resume
 	holds                   uint8
 	target                  uint8 // the hold count that was requested without a reply; 0: none
-	unsure                  bool  // such a request was given up
+	unsure                  bool  // a request for a hold count was given up
 	seen                    uint32
 	moving                  machine.Action // a Resume is under way, and its next copy is to be sent with the same epoch, or under a new one
-	doubtful                bool           // a copy of it may have been carried out
-	behind                  bool           // the head lets it go first
+	doubtful                bool           // a copy of the Resume may have been carried out
+	behind                  bool           // the head lets the Resume go first
 	checking                bool           // Redis is to be asked whether the hold is still the session's
-	strayed                 uint8          // not its knowledge: the epoch of its hold that has moved to another session; 0: none
+	strayed                 uint8          // not the session's knowledge: the epoch of its hold that has moved elsewhere; 0: none
 	due                     bool           // the lease is to be renewed
 	full                    bool           // the lean command under way had no effect: the backend goes on with the full one
 
@@ -45,7 +45,7 @@ func (x *step) edit(i uint8) *client {
 	return c
 }
 
-// keep ends the changes.
+// keep ends the changes of machines that edit has allowed.
 func (x *step) keep() {
 	for i := range x.sessions {
 		if c := &x.sessions[i]; c.Machine == &x.store.scratch[i] {
@@ -261,8 +261,8 @@ func (c *client) lingers(at *machine.Moment) bool {
 	return ok
 }
 
-// release gives up all that the session has: its hold, or what attempts left behind. If that is under way already, it
-// sends what a lean release goes on with.
+// release gives up all that the session has: its hold, or what attempts left behind. If a release is under way already, it
+// sends the full release that follows a lean one.
 func (x *step) release(i uint8, w way) {
 	c := x.edit(i)
 	at := x.at(c)
@@ -532,7 +532,7 @@ func (x *step) followResume(i uint8, s machine.Step) {
 	}
 }
 
-// goOn gives the head the baton that has let a Resume go first.
+// goOn gives the baton to the head that has let a Resume go first.
 func (x *step) goOn(i uint8) {
 	c := x.edit(i)
 	if c.behind {

@@ -39,7 +39,7 @@ type shareStore struct {
 	said  []string
 	texts [runForce]string
 	key   string
-	queue string // a Lock's
+	queue string // the key of a Lock's queue
 	known map[shareRun]shareResult
 	ids   map[string]*sharedMemory
 }

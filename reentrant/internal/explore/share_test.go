@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share/plan"
 )
 
-// The worlds of shared names.
+// shareWorlds are the worlds of shared names.
 var shareWorlds = []shareWorld{
 	{name: "reader and writer", kind: backend.ReadWrite, ops: [maxSessions][]int{{1}, {allUnits}}, ticks: 3, faults: 2, most: 40_000},
 	{name: "both", kind: backend.ReadWrite, ops: [maxSessions][]int{{1, allUnits}, {1, allUnits}}, ticks: 2, faults: 1, most: 40_000},
@@ -194,8 +194,8 @@ func (x *shareStep) pass() {
 	}
 }
 
-// allSay lets every session say what it has to say, and delivers all messages. With users, those come and leave. It
-// reports whether anything happened.
+// allSay lets every session say what it has to say, and delivers all messages. If users is true, it also lets users come and
+// leave. It reports whether anything happened.
 func (x *shareStep) allSay(users bool) (busy bool) {
 	do := func(a shareAction) {
 		x.happen(a)
@@ -265,14 +265,15 @@ func noTry(x *shareStep) bool {
 	return true
 }
 
-// What a world that is left to itself comes to: all users come and leave, or they stay where they are and all tries end.
+// These are the ends of a world that is left to itself: all users come and leave, or they stay where they are and all tries
+// end.
 const (
 	drains = iota
 	triesEnd
 	ends
 )
 
-// calms leaves a world to itself, and reports whether it is over after so many ticks, or breaks a rule before.
+// calms leaves a world to itself, and reports whether it is over within the given number of ticks, or breaks a rule before.
 func (e *shareExplorer) calms(end int, x *shareStep, ticks tick, over func(*shareStep) bool) bool {
 	var path []uint64
 	for range ticks {

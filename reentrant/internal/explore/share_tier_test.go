@@ -23,9 +23,9 @@ const (
 type shareTier struct {
 	units      int
 	until      time.Duration // the units are trusted before this time
-	used       backend.Token // the last that is known to be used
+	used       backend.Token // the last token that is known to be used
 	next, last backend.Token // the block of tokens that is left
-	asked      bool          // another session waits, and lets this one keep may units
+	asked      bool          // another session waits, and the field may says how many units this one may keep
 	turn       bool          // the users of this session go first until turnEnd
 	may        int
 	turnEnd    time.Duration
@@ -45,7 +45,7 @@ func (u *shareUsers) tier() *shareTier   { return &u.x.sessions[u.s].tier }
 func (u *shareUsers) now() time.Duration { return age(u.x.now) }
 func (u *shareUsers) trusted() bool      { return u.now() < u.tier().until }
 
-// all calls f for the users in the given state, in the order of their arrival, until that returns false.
+// all calls f for the users in the given state, in the order of their arrival, until f returns false.
 func (u *shareUsers) all(state userState, f func(i, need int) bool) {
 	for i, need := range u.x.ops[u.s] {
 		if u.tier().users[i] == state && !f(i, need) {
@@ -116,7 +116,7 @@ func (u *shareUsers) fits(need int) bool {
 	return t.units == allUnits && t.next <= t.last && used == 0
 }
 
-// within reports whether so many permits more are within the limit.
+// within reports whether a user that needs so many permits stays within the limit, or is alone.
 func (u *shareUsers) within(need int) bool {
 	return u.inUse() == 0 || u.inUse()+need <= u.x.limit[u.s]
 }
@@ -147,14 +147,14 @@ func (u *shareUsers) admit() {
 	}
 }
 
-// headed notes when there is another head.
+// headed notes the time at which another user becomes the head.
 func (u *shareUsers) headed() {
 	if u.x.turn > 0 {
 		u.tier().since = u.now()
 	}
 }
 
-// enter lets a user in, or in line. One that makes a single attempt does not wait for users of its own session.
+// enter lets a user in, or in line. A user that makes a single attempt does not wait for users of its own session.
 func (u *shareUsers) enter(i int) {
 	need, waiting := u.x.ops[u.s][i], u.head() >= 0
 	blocked := waiting || !u.within(need)

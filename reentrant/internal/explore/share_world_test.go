@@ -36,20 +36,20 @@ type shareWorld struct {
 	most    int           // states that are explored at full size; 0: all
 }
 
-// A shareSession is a session with one shared name: the plan that package share runs, its local tier, and what its driver
-// knows besides.
+// A shareSession is a session with one shared name: the plan that package share runs, its local tier, and what else its
+// driver knows.
 type shareSession struct {
 	plan      plan.Plan
 	tier      shareTier
-	seen      backend.Token // the highest that a user got
+	seen      backend.Token // the highest token that a user got
 	woken     bool          // the driver is to call Next, which would send
-	again     tick          // the driver calls Next then; 0: at no certain time
+	again     tick          // when the driver calls Next; 0: at no certain time
 	busy      bool          // a copy is under way: no other is sent before its reply comes, or it fails
-	copy      uint8         // which of this tick that one is
-	sent      tick          // when it was sent
+	copy      uint8         // the number of that copy in its tick
+	sent      tick          // when that copy was sent
 	renewing  bool          // a renewal is under way
-	renewed   tick          // when it was sent
-	renewedOf uint64        // its epoch
+	renewed   tick          // when the renewal was sent
+	renewedOf uint64        // the renewal's epoch
 
 	// Not the session's knowledge.
 
@@ -186,7 +186,7 @@ func (x *shareStep) read(s int) {
 	}
 }
 
-// write carries out a writer's write to the resource, which refuses it if it knows a higher token or version.
+// write carries out a writer's write to the resource, unless the resource knows a higher token or version.
 func (x *shareStep) write(s, i int) {
 	if x.sessions[s].tier.tokens[i] < x.fence {
 		return
@@ -195,7 +195,8 @@ func (x *shareStep) write(s, i int) {
 	x.writes++
 }
 
-// look calls Next of the sessions that are to, unless it would send: that is an action of its own.
+// look calls Next for each session whose driver is to call it, unless Next would send something, since sending is an action
+// of its own.
 func (x *shareStep) look() {
 	for s := range x.ops {
 		c := &x.sessions[s]
@@ -250,7 +251,7 @@ func (x *shareStep) post(s int) {
 		call: shareCall{session: s, req: req, notAfter: notAfter, memory: notAfter}})
 }
 
-// copyOf returns the number of a session's next copy: none of this tick that is still under way has it.
+// copyOf returns the number of a session's next copy. No copy of this tick that is still under way has that number.
 func (x *shareStep) copyOf(s int) (n uint8) {
 	for _, it := range x.net[:x.count] {
 		if it.session == s && it.sent == x.now && (it.kind == shareRequest && !it.call.renew || it.kind == shareAnswer) {
@@ -260,7 +261,7 @@ func (x *shareStep) copyOf(s int) (n uint8) {
 	return n
 }
 
-// fail ends the wait for the reply to a copy. It may still arrive.
+// fail ends the wait for the reply to a copy. The reply may still arrive.
 func (x *shareStep) fail(s int) {
 	c := &x.sessions[s]
 	c.busy, c.copy, c.sent, c.woken = false, 0, 0, true

@@ -179,7 +179,7 @@ func TestArgumentsAreTheBackends(t *testing.T) {
 		}
 		if v == verbPass || v == verbTake {
 			require.Len(t, got, len(want))
-			got[len(got)-2], want[len(got)-2] = "", "" // the same
+			got[len(got)-2], want[len(got)-2] = "", "" // the time after which it is refused
 		}
 		if v == verbResume {
 			require.Len(t, got, len(want))

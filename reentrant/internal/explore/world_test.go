@@ -13,16 +13,16 @@ const (
 	maxNet      = 6
 )
 
-// A world says what can happen: how many sessions there are, and how many steps of each kind. Every run in it ends, so all can
-// be explored.
+// A world says what can happen: how many sessions there are, and how many steps of each kind. Every run in it ends, so all
+// runs can be explored.
 type world struct {
 	name      string
 	sessions  int
 	attempts  uint8   // of each session
 	kinds     []flags // of attempts that begin with nothing
-	lingers   bool    // sessions keep a hold for a tick that no owner has
+	lingers   bool    // sessions keep a hold that no owner has for a tick
 	alone     bool    // sessions keep a hold without a cohort, since they are alone with the lock; only leases that are due are renewed
-	portable  bool    // other sessions could resume their holds, so these give no lease on
+	portable  bool    // other sessions could resume a session's holds, so the session hands no lease on
 	hurries   bool    // turns may be over: the session yields
 	remembers bool    // the sessions remember the record
 	brief     tick    // how long a record is kept if no session waits; 0: beyond the end of the world
@@ -188,7 +188,8 @@ func (s *state) ways() way {
 	return ways
 }
 
-// stops returns in how many ways a command can stop half-way. The command of a renewal fails alone.
+// stops appends to the list all those actions in which the command of action a stops half-way. It appends none for a renewal,
+// or if no script may stop any more.
 func (s *state) stops(all []action, a action) []action {
 	if s.left.stops == 0 || a.what == renews {
 		return all
@@ -278,8 +279,8 @@ func (w *world) moves(all []action, s *state, i uint8) []action {
 	return all
 }
 
-// beginnings returns the attempts that a session can begin. One that may yield has yield among its flags: the turn is
-// over then.
+// beginnings returns the attempts that a session can begin. An attempt that may yield has yield among its flags, and the turn
+// is over when it begins.
 func (w *world) beginnings(s *state, c *client) (all []action) {
 	if c.count >= w.attempts || c.target != 0 || c.behind {
 		return nil
@@ -326,7 +327,7 @@ type step struct {
 	store *store
 	state
 	stop uint8    // halfway: after so many commands
-	void bool     // it cannot happen: the script ends before that, or has written nothing
+	void bool     // the action cannot happen: the script ends before it would stop, or has written nothing
 	bad  string   // what must not be
 	told []string // the story for a reader of a failure; nil if it is not wanted
 }
@@ -600,7 +601,7 @@ func (x *step) tick() {
 		c := x.edit(uint8(i))
 		at := x.at(c)
 		x.follow(uint8(i), c.Tick(at, machine.Survey{}))
-		c.PendingUntil(at) // which forgets one that has passed
+		c.PendingUntil(at) // this forgets a time that has passed
 	}
 	for i, it := range x.net {
 		if it.kind == grant {

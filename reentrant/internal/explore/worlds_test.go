@@ -70,14 +70,15 @@ var twoWait = []action{
 	{what: attempts, session: 2, flags: queueUp, owner: 1},
 }
 
-// ceiling is for worlds that are to be complete: one that has grown so much fails, before it takes all memory.
+// ceiling is the largest number of states of a world that must be explored completely. A larger world fails before it takes
+// all memory.
 const ceiling = 1_000_000
 
 // room limits the worlds that are explored at once to two, for which there is memory.
 var room = make(chan struct{}, 2)
 
-// deep is how many states of each world, with one fault more, are to be reached; 0: as many as there are, without. A
-// million takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
+// deep is how many states of each world, with one fault more, are to be reached; 0: all states, without that fault. A million
+// takes some 10 to 30 s of a processor and 1 GB, and two worlds run at once.
 var deep = must(strconv.Atoi(cmp.Or(os.Getenv("RELOCK_EXPLORE"), "0")))
 
 // hasty reports whether worlds are only looked at: everywhere but at full size, and there too with the race
@@ -86,7 +87,8 @@ func hasty() bool {
 	return testing.Short() || underRace || !testsize.Full() && deep == 0
 }
 
-// look is how many states of each world are explored at full size, however late it is, and glance how many otherwise.
+// look is how many states of each world are explored at full size, however late it is. glance is how many are explored in
+// hasty runs.
 const look, glance = 1_000, 30
 
 // lateFrom returns the time from which the worlds are only looked at: half of the time that go test gives this package is over, so
@@ -149,8 +151,8 @@ func TestExplore(t *testing.T) {
 var wide = world{sessions: 3, attempts: 4, block: 1, left: budget{ticks: 8, faults: 5, nests: 4, renews: 3, flushes: 1, awaits: 2, signals: 2, resumes: 1},
 	kinds: []flags{queueUp, 0, queueUp | barge, queueUp | fixed}, hurries: true}
 
-// seed is the seed of the walks: the same in every run, so that a failure comes from a change, and another
-// one where more is explored.
+// seed returns the seed of the walks. It is the same in every run, so that a failure comes from a change. If RELOCK_EXPLORE
+// is set, each run has a new seed.
 func seed() uint64 {
 	switch text := os.Getenv("RELOCK_SEED"); {
 	case text != "":

@@ -203,7 +203,7 @@ func TestALeaseThatEndsBeforeTheNextSurveyBringsThatForward(t *testing.T) {
 	})
 }
 
-// A survey may have looked at a name already when that gets a lease.
+// A survey may have looked at a name already when the name gets a lease.
 func TestALeaseThatComesDuringASurveyIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

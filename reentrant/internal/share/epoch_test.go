@@ -64,8 +64,8 @@ func TestARenewalThatFindsNothingUnderAnEarlierEpochLosesNothing(t *testing.T) {
 	}
 }
 
-// A message can overtake the reply that the session is the head of the queue. In that case the session was granted
-// units since, and is asked for them.
+// A message can overtake the reply that says that the session is the head of the queue. In that case the session was granted
+// units after that reply, and the message asks for them.
 func TestAReplyFromBeforeAMessageForgetsNoTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)

@@ -32,7 +32,7 @@ func release(s *session[permitTier]) {
 	}
 }
 
-// handOn makes a user wait for a permit of its own session, that long.
+// handOn makes a user wait for a permit of its own session for the given time.
 func handOn(s *session[permitTier], wait time.Duration) {
 	u := enter(s, 1, 0)
 	time.Sleep(wait)

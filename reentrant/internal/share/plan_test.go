@@ -105,8 +105,8 @@ func TestATryEndsAtOnceInASessionThatHasATurn(t *testing.T) {
 	})
 }
 
-// A message that was pushed before the session reconnected is lost, and the reply to the request under way can be older
-// than it.
+// A message that was pushed before the session reconnected is lost, and the reply to the request under way can be older than
+// that message.
 func TestAReconnectHasARequestRepeatedThatIsUnderWay(t *testing.T) {
 	answers := map[string]func(*shareCall){
 		"the request gets a reply": func(c *shareCall) { c.place(0) },
@@ -358,8 +358,8 @@ func TestUnitsAreRenewedWhileAClaimGetsNoReply(t *testing.T) {
 	}
 }
 
-// A session with its share of the permits keeps the head of the server's queue waiting for two turns. What it asks for
-// then is for its own head, beside the users that are inside.
+// A session with its share of the permits keeps the head of the server's queue waiting for two turns. What it asks for then
+// is for its own head, in addition to the units of the users inside.
 func TestASessionWithItsShareAsksForMoreAfterTwoTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPermits(t)

@@ -133,8 +133,8 @@ func TestUnitsThatCameWhileTheMachineSleptAreConfirmed(t *testing.T) {
 	}
 }
 
-// Until a claim has its reply, only a copy of the claim confirms the units that it keeps: a renewal names the epoch before. After
-// a sleep the session sends that copy without waiting for the pause to end.
+// Until a claim has its reply, only a copy of the claim confirms the units that it keeps, because a renewal names the
+// previous epoch. After a sleep the session sends that copy without waiting for the pause to end.
 func TestUnitsThatAClaimKeepsAreConfirmedAfterASleep(t *testing.T) {
 	for _, slept := range []time.Duration{0, time.Hour} {
 		t.Run(slept.String(), func(t *testing.T) {
@@ -258,7 +258,7 @@ func newPlan() (*plan.Plan, *plan.Moment, *sharedqueue.Permits) {
 	return &p, &plan.Moment{Options: &options, Now: options.Opened, Tier: permitTier{Permits: queue}}, queue
 }
 
-// ask has a user claim a permit, and a copy of the plan's claim for it sent.
+// ask makes a user claim a permit, and sends a copy of the plan's claim for that permit.
 func ask(t *testing.T, p *plan.Plan, at *plan.Moment, queue *sharedqueue.Permits) *sharedqueue.PermitWaiter {
 	o, w, _, _ := queue.Enter(1, 0)
 	require.Equal(t, sharedqueue.Waiting, o)

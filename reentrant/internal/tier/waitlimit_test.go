@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
-// A busy server says that other sessions have the permits, and after a while nothing more.
+// A busy is a server that replies that other sessions have the permits, and after a while does not reply any more.
 type busy struct {
 	backend.Remote
 	silentFrom time.Time

@@ -180,7 +180,7 @@ type session struct {
 	epoch   uint64
 	seen    backend.Token
 	line    []*call // the first one has the baton, if no owner has the lock
-	holder  string  // which may have lost it
+	holder  string  // the holder, which may have lost the lock
 	owes    string  // an owner that has lost the lock and not unlocked
 	holds   int
 	parked  *call     // the head, if it is parked
@@ -231,7 +231,7 @@ func (s *session) at(owner string) *machine.Moment {
 
 func (s *session) age() time.Duration { return time.Since(s.options.Opened) }
 
-// timeout is the context of a command.
+// timeout returns the context of a command.
 func (s *session) timeout() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), s.options.CommandTimeout)
 }

@@ -147,7 +147,7 @@ func alone(r *rig)  { r.head.Alone, r.m.run = true, r.m.needs() }
 func try(r *rig)    { r.head.Waits = false }
 func fixed(r *rig)  { r.head.Fixed = r.at.Lease }
 
-// silent makes a method without a step one with a step that says nothing.
+// silent turns a method that returns no step into one that returns a step without an action.
 func silent(f func(*rig)) func(*rig) Step {
 	return func(r *rig) Step {
 		f(r)
@@ -155,7 +155,7 @@ func silent(f func(*rig)) func(*rig) Step {
 	}
 }
 
-// of makes a row's act of what happens before the event, and the event.
+// of returns an act for a row, which calls the function before, and then returns the step of the function event.
 func of(before func(*rig), event func(*rig) Step) func(*rig) Step {
 	return func(r *rig) Step {
 		before(r)
@@ -177,7 +177,7 @@ func linger(r *rig) Step {
 	return Step{Do: none}
 }
 
-// pushWhileBusy is the second copy of a grant for the latest attempt, while a goroutine has the baton.
+// pushWhileBusy pushes the second copy of a grant for the latest attempt, while a goroutine has the baton.
 func pushWhileBusy(r *rig) Step {
 	return r.m.Pushed(&r.at, &backend.Grant{Epoch: r.next}, false, true)
 }
@@ -504,7 +504,7 @@ func own2(r *rig) {
 	}
 }
 
-// text returns a row as the doc comment has it.
+// text returns a row as the doc comment of Machine has it.
 func (r row) text() string {
 	var names []string
 	for _, p := range r.from {
@@ -574,7 +574,7 @@ func TestTheTableIsInTheDocComment(t *testing.T) {
 	assert.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
 }
 
-// A transition that no row has would be one that nothing needs.
+// Each transition must be in a row of the table, because nothing needs a transition without a row.
 func TestEachTransitionIsInTheTable(t *testing.T) {
 	var used [phases]set
 	for _, r := range table {
