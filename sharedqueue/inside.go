@@ -1,14 +1,14 @@
 package sharedqueue
 
-// Inside calls f for the owners that are inside, with the side that each is on, but not for more owners than most. If there is
-// a writer, f is called for the writer alone. f is called with the queue's mutex held: it must not block, nor call the queue.
-// token is the writer's token, 0 for a reader.
+// Inside calls f for the owners that are inside, with the side that each is on. The parameter most limits the number of calls.
+// If there is a writer, f is called for the writer alone. The queue's mutex is held during the calls: f must not block, nor
+// call the queue. token is the writer's token, 0 for a reader.
 func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	rw.mu.Lock()
 	defer rw.unlock(0)
 	if rw.writes > 0 && most > 0 {
 		f(rw.writer, Write, rw.token)
-		return // no other owner is inside beside a writer
+		return // while a writer is inside, no other owner is
 	}
 	for i := range rw.shards {
 		s := &rw.shards[i]
@@ -23,7 +23,8 @@ func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	}
 }
 
-// Inside calls f with the number of permits in use, as [RW.Inside] does.
+// Inside calls f once, with the number of permits in use. The queue's mutex is held during the call: f must not block, nor call
+// the queue.
 func (p *Permits) Inside(f func(permits int)) {
 	p.mu.Lock()
 	defer p.unlock(0)

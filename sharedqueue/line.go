@@ -12,10 +12,11 @@ type Mode uint8
 const (
 	// Write asks for the write side. Without it a claim on an [RW] asks for the read side.
 	Write Mode = 1 << iota
-	// Once says that the claim waits for at most one reply of the server: it does not wait behind other claims, and
-	// EndTries ends it.
+	// Once says that the claim waits for at most one reply of the server. Such a claim does not wait behind other claims, and
+	// EndTries or FailTries ends its wait.
 	Once
-	// Shared says that several goroutines may act for the owner. When one of them is let in, those that wait are let in too.
+	// Shared says that several goroutines may act for the owner. When the claim of one of these goroutines is admitted, the
+	// claims of the others that are in line re-enter.
 	Shared
 
 	// Read asks for the read side.
@@ -38,12 +39,12 @@ type request[O comparable] struct {
 	owner O    // immutable while queued
 	n     int  // permits; immutable while queued
 	mode  Mode // immutable while queued
-	call  any  // for the report of the admission; immutable while queued
+	call  any  // what the report of the admission has as Call; immutable while queued
 
 	// Guarded by the queue's mu.
 
 	outcome Outcome
-	life    uint64 // the queue's life when the claim was admitted
+	life    uint64 // how often Lose had been called when the claim was admitted
 }
 
 // A line is the claims in order of arrival. The queue's mu guards it.
@@ -53,7 +54,7 @@ type line[O comparable] struct {
 
 	writers int            // waiters that ask to write
 	permits int            // the sum of what all waiters ask for
-	since   time.Duration  // when First became the first, by the clock of Terms; only Permits keep it up to date
+	since   time.Duration  // when the present First became the first, by the caller's clock; right only in Permits
 	shared  map[O]siblings // owner -> its waiters in mode Shared
 }
 
@@ -64,7 +65,8 @@ type siblings struct {
 	readers int // how many ask to read, and are not in mode Once
 }
 
-// wouldUpgrade reports whether the owner waits to read but not to write: a new claim to write would wait behind the read.
+// wouldUpgrade reports whether the owner waits to read but not to write. Then a new claim to write would wait behind the claim
+// to read.
 func (s siblings) wouldUpgrade() bool { return s.readers > 0 && s.writers == 0 }
 
 // add puts a claim at the end of the line.
@@ -83,7 +85,7 @@ func (l *line[O]) take(w *node[O]) {
 	l.count(w.Value(), -1)
 }
 
-// count adds r to the totals, or subtracts it with sign -1.
+// count adds r to the totals if sign is 1, and subtracts r if sign is -1.
 func (l *line[O]) count(r *request[O], sign int) {
 	l.permits += sign * r.n
 	if r.mode&Write != 0 {

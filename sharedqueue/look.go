@@ -9,10 +9,10 @@ type State struct {
 	Waiting  int           // claims in line
 	Head     int           // units that the first in line needs: for an RW 0, 1 or All
 	Once     bool          // the first in line waits for at most one reply of the server
-	Want     int           // units that the session needs in total: for an RW with the head admitted, for Permits with all in line
-	Limit    int           // the most units that all sessions may use together: of an RW All
+	Want     int           // units that the session needs in total to admit the head (RW), or all claims in line (Permits)
+	Limit    int           // the most units that all sessions may use together; of an RW All
 	Since    time.Duration // of Permits: when the first in line became the first
-	Pace     time.Duration // of Permits: the longest that the first in line lately waited for an Exit
+	Pace     time.Duration // of Permits: the longest recent wait of a first in line for an Exit
 	Writers  int           // claims in line that ask to write
 	Asked    bool          // another session waits, see Ask
 	TurnOver bool          // newcomers are no longer admitted

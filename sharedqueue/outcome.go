@@ -14,18 +14,18 @@ const (
 	Waiting
 	// Busy says that the claim cannot be admitted now, and that it does not wait.
 	Busy
-	// Upgrade says that the owner asks to write while it reads, or behind a claim of its own to read. It would wait for
+	// Upgrade says that the owner asks to write, but reads already or has a claim to read in line: the owner would wait for
 	// itself.
 	Upgrade
 	// TooMany says that the owner has [MaxHolds] holds already.
 	TooMany
-	// Cancelled says that done was closed before the claim was admitted.
+	// Cancelled says that the channel done, an argument of Wait, was closed before the claim was admitted.
 	Cancelled
-	// TimedOut says that timeout delivered before the claim was admitted.
+	// TimedOut says that the channel timeout, an argument of Wait, delivered before the claim was admitted.
 	TimedOut
 	// Expelled says that the queue sent the claim away, by Shut or Expel.
 	Expelled
-	// Full says that the claim would have to wait, and that as many claims wait already as it allows.
+	// Full says that the claim would have to wait, and that the most claims that EnterFor allows are in line already.
 	Full
 	// Unanswered says that the server did not reply to the one attempt of the claim.
 	Unanswered

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have
-// no owner: any goroutine may give them back. Methods report changed when the engine must call Look, as those of [RW] do.
+// Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have no
+// owner: any goroutine may give them back. Like the methods of [RW], those of Permits report changed when the engine must call
+// Look.
 type Permits struct {
 	queue[struct{}]
 
@@ -19,7 +20,7 @@ type Permits struct {
 	life     uint64        // how often Lose was called
 	placed   bool          // the first in line waits at the server
 	exited   time.Duration // when an Exit last found a claim in line
-	pace     time.Duration // the longest that the first in line lately waited for an Exit
+	pace     time.Duration // the longest recent wait of a first in line for an Exit
 	paceEnds time.Duration // until when pace counts
 	wanted   notices[any]  // the channels of Wanted, by user
 }
@@ -36,8 +37,8 @@ func NewPermits(now func() time.Duration) *Permits {
 	return p
 }
 
-// Limit sets the most permits that all sessions may use together, so that this session hands out no more either. Claims
-// for more than that wait until no permit is in use.
+// Limit sets how many permits all sessions together may use; this session alone hands out no more either. A claim for more
+// permits than the limit waits until this session has no permit in use.
 func (p *Permits) Limit(permits int) (changed bool) {
 	if p.limit.Load() == int64(permits) {
 		return false
@@ -48,24 +49,24 @@ func (p *Permits) Limit(permits int) (changed bool) {
 	return p.unlock(0)
 }
 
-// Try takes n permits, at least one, if that needs no wait and overtakes no claim in line. The outcome is [Admitted],
-// [Busy] or, of a queue that is shut, [Expelled].
+// Try takes n permits, at least one, if they need no wait and no claim is in line. The outcome is [Admitted], [Busy] or, if the
+// queue is shut, [Expelled].
 func (p *Permits) Try(n int) (o Outcome, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(nil, n)
 	return o, p.unlock(o)
 }
 
-// Enter takes n permits, at least one, or a place in line if that needs a wait. With the outcome [Waiting] the caller calls
-// Wait; the others are those of Try, [Busy] only in mode [Once]. Other modes have no effect. life is what [Permits.Life] was
-// when the permits were taken: they are lost when Life has changed.
+// Enter takes n permits, at least one, or, if the caller has to wait for them, a place in line. If the outcome is [Waiting],
+// the caller calls Wait. The other outcomes are those of Try, but [Busy] only in mode [Once]. Other modes have no effect. life
+// is the value of [Permits.Life] when the permits were taken: once Life has changed, they are lost.
 func (p *Permits) Enter(n int, mode Mode) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	return p.EnterFor(nil, n, mode, 0)
 }
 
-// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
-// how many claims may be in line. If so many are in line already, the outcome is [Full], without a wait. A most of 0 is no
-// limit.
+// EnterFor is Enter with two more parameters. call is any value: the report of the admission has it ([Change]). most is how
+// many claims may be in line, or 0 for any number: if the claim would have to wait and the line has that many, the outcome is
+// [Full].
 func (p *Permits) EnterFor(call any, n int, mode Mode, most int) (o Outcome, w *PermitWaiter, life uint64, changed bool) {
 	p.mu.Lock()
 	o = p.claimLocked(call, n)
@@ -111,7 +112,7 @@ func (p *Permits) Life() uint64 {
 	return life
 }
 
-// Exit gives n permits back. ok is false, and nothing changes, if fewer are in use.
+// Exit gives n permits back. ok is false, and nothing changes, if fewer than n are in use.
 func (p *Permits) Exit(n int) (ok, changed bool) {
 	p.mu.Lock()
 	if ok = n <= p.inUse; ok {
@@ -197,7 +198,7 @@ func (p *Permits) Settle(t Terms) {
 	p.unlock(0)
 }
 
-// Trust prolongs the trust in the units that the session has.
+// Trust sets when the trust in the session's units ends.
 func (p *Permits) Trust(until time.Duration) {
 	p.mu.Lock()
 	p.until.Store(int64(until))
@@ -205,9 +206,9 @@ func (p *Permits) Trust(until time.Duration) {
 	p.unlock(0)
 }
 
-// Ask says that another session waits. Up to keepAtMost units go on being handed out. Further units are handed out for a
-// turn of the given number of admissions, until turnEnd; after that they go back to the server as they become free. Asking
-// again changes keepAtMost only. The next Settle, or Unask, ends all this.
+// Ask says that another session waits, or tries. Permits still hands out up to keepAtMost units. More units than that are
+// handed out only in a turn, which ends after the given number of admissions, or at turnEnd; after the turn they go back to the
+// server as they become free. A further Ask changes keepAtMost only. The next Settle or Unask ends what Ask began.
 func (p *Permits) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	p.mu.Lock()
 	p.askLocked(keepAtMost, admissions, turnEnd)
@@ -245,7 +246,7 @@ func (p *Permits) Lose() (inUse int) {
 	return inUse
 }
 
-// EndTries ends, with [Busy], the claims in mode [Once] for which the session would have to have at least need units in total.
+// EndTries ends, with [Busy], each claim in mode [Once] that would bring the permits in use to the number need or higher.
 func (p *Permits) EndTries(need int) {
 	p.mu.Lock()
 	for w := range p.line.All() {
@@ -295,7 +296,7 @@ func (p *Permits) Rest() bool {
 	return rest
 }
 
-// InUse returns the number of permits in use. Unlike Look, it takes no note of the state.
+// InUse returns the number of permits in use. Unlike Look, it does not remember the state.
 func (p *Permits) InUse() int {
 	p.mu.Lock()
 	inUse := p.inUse
@@ -303,7 +304,7 @@ func (p *Permits) InUse() int {
 	return inUse
 }
 
-// Look returns the state, and takes note of it: later calls report changed when the engine should look again.
+// Look returns the state, and remembers it: later calls report changed when the engine should look again.
 func (p *Permits) Look() State {
 	p.mu.Lock()
 	p.seen = p.needLocked()
@@ -327,7 +328,7 @@ func (p *Permits) Idle() bool {
 	return idle
 }
 
-// Usage reports whether permits are in use, and returns the number of claims in line. Unlike Look, it takes no note of the
+// Usage reports whether permits are in use, and returns the number of claims in line. Unlike Look, it does not remember the
 // state.
 func (p *Permits) Usage() (inside bool, waiting int) {
 	p.mu.Lock()

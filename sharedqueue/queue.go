@@ -13,7 +13,7 @@ const All = math.MaxInt32
 // MaxHolds is the highest hold count of an owner on one side.
 const MaxHolds = math.MaxInt32
 
-// Terms are the units that a session has of a name, by the server's reply.
+// Terms are the units that a session has of a name, according to a reply of the server.
 type Terms struct {
 	Units int           // of an RW: 0, 1 (readers) or All (a writer); of Permits: how many
 	Until time.Duration // when trust in the units ends, by the clock given to NewRW or NewPermits
@@ -21,16 +21,15 @@ type Terms struct {
 	// Of an RW.
 
 	First, Last uint64 // with All: the tokens for writers are First, First+2 and so on up to Last
-	Token       uint64 // the last token that was used anywhere
+	Token       uint64 // below All: the last token that a writer of any session used, as far as the server knows
 }
 
-// A queue is what RW and Permits have in common. Together with the holds it decides about admission: it has the units, the
-// trust in them, the line, and the request of another session.
-// mu guards all fields whose comments do not say otherwise.
+// A queue is what RW and Permits have in common. It has all that decides about admission, except the holds: the units, the
+// trust in them, the line, and the request of another session. mu guards all fields whose comments do not say otherwise.
 type queue[O comparable] struct {
 	now   func() time.Duration // immutable
 	watch func(Change[O])      // immutable; nil unless changes are reported
-	until atomic.Int64         // a time.Duration; written under mu, and read without it by readers
+	until atomic.Int64         // when the trust in the units ends, a time.Duration; written under mu, and read by readers without mu
 
 	// mu is held for a few instructions at a time. Only shards are locked under it.
 	mu sync.Mutex
@@ -39,11 +38,11 @@ type queue[O comparable] struct {
 	line  line[O]
 	shut  bool // newcomers are sent away
 
-	// contended says that another session waits. The next Settle clears it.
+	// contended says that another session waits, or tries. The next Settle or Unask clears it.
 	contended    bool
 	awaited      bool          // the other session waits, and does not only try
 	awaitedUntil time.Duration // until when awaited counts
-	keepAtMost   int           // how many units the session may keep although another session waits
+	keepAtMost   int           // how many units the session may keep while it is contended
 	inTurn       bool          // local waiters still go before the other session
 	admissions   int           // admissions left in the turn
 	turnEnd      time.Duration // when the turn ends at the latest
@@ -60,7 +59,7 @@ func (q *queue[O]) settleLocked(units int, until time.Duration) {
 	q.until.Store(int64(until))
 }
 
-// askLocked begins a turn. Being asked again does not begin another. mu is held.
+// askLocked begins a turn. While the queue is contended, a further call changes only keepAtMost. mu is held.
 func (q *queue[O]) askLocked(keepAtMost, admissions int, turnEnd time.Duration) {
 	q.keepAtMost = keepAtMost
 	if !q.contended {
@@ -76,7 +75,7 @@ func (q *queue[O]) noteWaiterLocked(until time.Duration) {
 	q.awaited, q.awaitedUntil = q.contended, until
 }
 
-// lapseLocked forgets the other session that waits if NoteWaiter has not reported it again in time. mu is held.
+// lapseLocked clears awaited if NoteWaiter has not reported the other session again in time. mu is held.
 func (q *queue[O]) lapseLocked() {
 	if q.awaited && q.now() >= q.awaitedUntil {
 		q.awaited = false
@@ -99,8 +98,8 @@ func (q *queue[O]) overLocked() bool {
 	return q.contended && !q.inTurn
 }
 
-// endWaitLocked ends the wait of w, whose goroutine stopped waiting for the reason why, or was woken if that is 0. It
-// returns why if w was still in line, and otherwise what w was woken with. mu is held.
+// endWaitLocked ends the wait of w. The outcome why says why w's goroutine stopped waiting, and is 0 if it was woken.
+// endWaitLocked returns why if w was still in line, and otherwise the outcome with which w was woken. mu is held.
 func (q *queue[O]) endWaitLocked(w *Waiter[O], why Outcome) (o Outcome, life uint64) {
 	n := (*node[O])(w)
 	if n.TakeTurn() {

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// An RW is the part of a read-write lock that stays in the process: readers and a writer, keyed by their owners, under
-// the units that the session has. O identifies the owners.
+// An RW is the part of a read-write lock that stays in the process. It admits readers and a writer as far as the units of the
+// session allow. O identifies the owners.
 //
-// Methods report changed when the engine that talks to the server should call Look: what the session should keep, or what
-// those in line need, is not what it was at the latest Look.
+// Methods report changed when the engine that talks to the server should call Look: since the latest Look, what the session
+// should keep, or what the owners in line need, has changed.
 type RW[O comparable] struct {
 	queue[O]
 
@@ -19,7 +19,7 @@ type RW[O comparable] struct {
 	shards  []shard[O]                    // immutable
 	open    bool                          // guarded by mu
 	calm    int                           // readers admitted under mu since the queue was closed. Guarded by mu.
-	readers int                           // owners with read holds; right only while closed. Guarded by mu.
+	readers int                           // owners with read holds; right only while the queue is closed. Guarded by mu.
 
 	// The writer. Guarded by mu.
 
@@ -35,18 +35,19 @@ type RW[O comparable] struct {
 
 	life atomic.Uint64 // how often Lose was called; written under mu, while the queue is closed
 
-	// used is the last token that was used, as far as it is known: 0 after All came to a session without units. Written
-	// under mu, while no owner reads; read by readers without it.
+	// used is the last token that was used. It is 0 if that is not known: a session without units that gets All does not know
+	// it. used is written under mu, while no owner reads, and read by readers without mu.
 	used atomic.Uint64
 }
 
-// calmReads is how many readers are admitted under mu before readers are let in through the shards again. Opening and
-// closing for each writer would cost more than it saves.
+// calmReads is how many readers are admitted under mu before the queue opens again. To open and close the queue for each writer
+// would take more time than open queues save.
 const calmReads = 8
 
-// NewRW makes a queue for a session that has no units. now is the clock to which Terms.Until refers. key returns a hash, whose
-// lowest bits spread the owners, and a number that no other owner has, below 1<<63; or 0 for an owner without a number, which
-// takes a little longer to enter. owner returns the owner with a number; it may be nil if no owner has one.
+// NewRW makes a queue for a session that has no units. now is the clock to which Terms.Until refers. key returns an owner's
+// hash, whose lowest bits choose the owner's shard, and a number below 1<<63 that no other owner has. For an owner without a
+// number, which takes a little longer to enter, key returns the number 0. owner returns the owner with a number; the function
+// may be nil if no owner has one.
 func NewRW[O comparable](now func() time.Duration, key func(O) (hash, number uint64), owner func(number uint64) O) *RW[O] {
 	rw := &RW[O]{key: key, shards: newShards(owner), next: 1}
 	rw.now = now
@@ -59,10 +60,10 @@ func (rw *RW[O]) shard(owner O) (s *shard[O], number uint64) {
 	return &rw.shards[hash&uint64(len(rw.shards)-1)], number
 }
 
-// TryRead gives owner a read hold if that needs no wait. It overtakes no other owner in line, unless owner has a hold
-// already. The outcome is [Admitted], [Reentered], [Busy], [TooMany] or, of a queue that is shut, [Expelled]. life is what
-// [RW.Life] was when owner got the hold: the hold is lost when Life has changed. For an owner with a number ([NewRW]), life
-// is read after the hold has begun: if the hold was lost in between, it is no longer among the owner's holds.
+// TryRead gives owner a read hold if that needs no wait. It overtakes no owner in line, unless owner has a hold already. The
+// outcome is [Admitted], [Reentered], [Busy], [TooMany] or, if the queue is shut, [Expelled]. life is the value of [RW.Life]
+// when owner got the hold: once Life has changed, the hold is lost. For an owner with a number ([NewRW]), TryRead reads life
+// after the hold has begun. If Lose takes the hold in between, life is the new value, but owner has no hold.
 func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	if o, life = rw.readOpen(owner); o != Busy {
 		return o, life, false
@@ -72,8 +73,8 @@ func (rw *RW[O]) TryRead(owner O) (o Outcome, life uint64, changed bool) {
 	return o, life, rw.unlock(o)
 }
 
-// readOpen gives owner a read hold if the queue is open. If the units are lost meanwhile, Lose closes the queue first, and
-// then finds the hold.
+// readOpen gives owner a read hold if the queue is open. If the units are lost at the same time, Lose closes the queue first,
+// and then finds the new hold and takes it.
 func (rw *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 	if !rw.trusted() {
 		return Busy, 0
@@ -90,24 +91,24 @@ func (rw *RW[O]) readOpen(owner O) (o Outcome, life uint64) {
 	return o, life
 }
 
-// TryWrite gives owner a write hold if that needs no wait. It overtakes no other owner in line, unless owner has a write
-// hold already. The outcome is one of TryRead's or [Upgrade].
+// TryWrite gives owner a write hold if that needs no wait. It overtakes no owner in line, unless owner has a write hold
+// already. The outcome is one of TryRead's or [Upgrade].
 func (rw *RW[O]) TryWrite(owner O) (o Outcome, changed bool) {
 	rw.mu.Lock()
 	o = rw.claimLocked(nil, owner, Write)
 	return o, rw.unlock(o)
 }
 
-// Enter gives owner a hold or, if that needs a wait, a place in line. With the outcome [Waiting] the caller calls Wait; the
-// other outcomes are those of TryRead and TryWrite, [Busy] only in mode [Once], in which a claim does not wait for owners of
-// this process. life is as in TryRead.
+// Enter gives owner a hold or, if owner has to wait for it, a place in line. If the outcome is [Waiting], the caller calls
+// Wait. The other outcomes are those of TryRead and TryWrite, but [Busy] only in mode [Once], in which a claim does not wait
+// for owners of this process. life has the meaning described at TryRead.
 func (rw *RW[O]) Enter(owner O, mode Mode) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	return rw.EnterFor(nil, owner, mode, 0)
 }
 
-// EnterFor is Enter with a call, any value, which the report of the admission then has ([Change]), and with a limit: most is
-// how many claims may be in line. If so many are in line already, the outcome is [Full], without a wait. A most of 0 is no
-// limit.
+// EnterFor is Enter with two more parameters. call is any value: the report of the admission has it ([Change]). most is how
+// many claims may be in line, or 0 for any number: if the claim would have to wait and the line has that many, the outcome is
+// [Full].
 func (rw *RW[O]) EnterFor(call any, owner O, mode Mode, most int) (o Outcome, w *Waiter[O], life uint64, changed bool) {
 	if mode&Write == 0 {
 		if o, life = rw.readOpen(owner); o != Busy {
@@ -141,8 +142,9 @@ func (rw *RW[O]) blockedLocked(mode Mode) bool {
 	return rw.line.Len > 0 || rw.writes > 0 || mode&Write != 0 && rw.readersLocked() > 0
 }
 
-// Wait waits until w is admitted or sent away, done is closed or timeout delivers; either may be nil. Being admitted or
-// sent away wins over a cancellation or timeout that comes at the same moment. life is what [RW.Life] was when w was admitted.
+// Wait waits until w is admitted or sent away, done is closed or timeout delivers; either channel may be nil. If w is admitted
+// or sent away in the moment at which done is closed or timeout delivers, the admission or dismissal counts. life is the value
+// of [RW.Life] when w was admitted.
 func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, changed bool) {
 	why := w.await(done, timeout)
 	rw.mu.Lock()
@@ -155,7 +157,7 @@ func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Ti
 // Life returns how often all holds were lost.
 func (rw *RW[O]) Life() uint64 { return rw.life.Load() }
 
-// ExitRead takes one of owner's read holds. left is how many it has left. ok is false if it had none.
+// ExitRead takes one of owner's read holds. left is how many read holds owner still has. ok is false if owner had none.
 func (rw *RW[O]) ExitRead(owner O) (left int, ok, changed bool) {
 	s, number := rw.shard(owner)
 	if s.leaveAlone(number) {
@@ -183,7 +185,7 @@ func (rw *RW[O]) ExitRead(owner O) (left int, ok, changed bool) {
 	return left, ok, rw.unlock(0)
 }
 
-// ExitWrite takes one of owner's write holds. left is how many it has left. ok is false if it had none.
+// ExitWrite takes one of owner's write holds. left is how many write holds owner still has. ok is false if owner had none.
 func (rw *RW[O]) ExitWrite(owner O) (left int, ok, changed bool) {
 	rw.mu.Lock()
 	if rw.writesLocked(owner) > 0 {
@@ -232,7 +234,7 @@ func (rw *RW[O]) AddHolds(owner O, reads, writes int) bool {
 // claimLocked gives owner a hold if that needs no wait, and returns Busy otherwise. rw.mu is held.
 func (rw *RW[O]) claimLocked(call any, owner O, mode Mode) Outcome {
 	if mode&Write != 0 {
-		rw.closeLocked() // or a reader could enter while the readers are counted
+		rw.closeLocked() // otherwise a reader could enter while the readers are counted
 	}
 	reads := rw.readsLocked(owner)
 	inside := reads > 0 || rw.writesLocked(owner) > 0
@@ -369,8 +371,8 @@ func (rw *RW[O]) admitInsideLocked(concerns func(*request[O]) bool) {
 	}
 }
 
-// endLocked ends the wait of w with an outcome, and with the queue's life, by which the owner of a hold notices its loss. rw.mu
-// is held.
+// endLocked ends the wait of w with an outcome, and stores the present life in w: once the queue's life has changed, the hold
+// is lost. rw.mu is held.
 func (rw *RW[O]) endLocked(w *node[O], o Outcome) {
 	w.Value().life = rw.life.Load()
 	rw.line.end(w, o)

@@ -2,7 +2,7 @@ package sharedqueue
 
 // The results of these methods were true at one moment during the call.
 
-// Look returns the state, and takes note of it: later calls report changed when the engine should look again.
+// Look returns the state, and remembers it: later calls report changed when the engine should look again.
 func (rw *RW[O]) Look() State {
 	rw.mu.Lock()
 	rw.seen = rw.needLocked()
@@ -26,7 +26,7 @@ func (rw *RW[O]) Idle() bool {
 	return idle
 }
 
-// Usage reports whether an owner is inside, and returns the number of claims in line. Unlike Look, it takes no note of the
+// Usage reports whether an owner is inside, and returns the number of claims in line. Unlike Look, it does not remember the
 // state.
 func (rw *RW[O]) Usage() (inside bool, waiting int) {
 	rw.mu.Lock()
@@ -53,7 +53,7 @@ func (rw *RW[O]) Holds(owner O) (reads, writes int, token uint64) {
 // ReadToken returns the last token that was used, for an owner that reads. It takes no mutex that all owners share.
 func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	s, number := rw.shard(owner)
-	if token = rw.used.Load(); s.isAlone(number) { // also when used was read: only the owner's goroutine enters for it
+	if token = rw.used.Load(); s.isAlone(number) { // owner was inside when used was read, too: only its goroutine enters for it
 		return token, true
 	}
 	s.lock()
@@ -65,7 +65,8 @@ func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	return token, ok
 }
 
-// Used returns the last token that was used, 0 if none is known. Unlike Look, it takes no note of the state, and no mutex.
+// Used returns the last token that was used, 0 if none is known. Unlike Look, it does not remember the state, and takes no
+// mutex.
 func (rw *RW[O]) Used() uint64 { return rw.used.Load() }
 
 // Readers returns the number of read holds of all owners together.

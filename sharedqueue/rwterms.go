@@ -2,9 +2,9 @@ package sharedqueue
 
 import "time"
 
-// Settle replaces the units that the session has, and ends what Ask began. The claims in line are admitted, in order, as
-// they fit. The units must not be fewer than those in use. If the session had units, and now has All, the last token that
-// was used is the one known before; if it had All, it goes on where it is in its block of tokens.
+// Settle replaces the units that the session has, and ends what Ask began. The claims in line are admitted, in order, as they
+// fit. The units must not be fewer than those in use. If the session had units and now has All, the last token that was used
+// stays the one known before. If it had All before, it goes on where it is in its block of tokens.
 func (rw *RW[O]) Settle(t Terms) {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -35,8 +35,8 @@ func (rw *RW[O]) blockLocked(first, last uint64) {
 	rw.next, rw.last = first, last
 }
 
-// Trust prolongs the trust in the units that the session has. Owners that are inside, and stand in line because the trust
-// had lapsed, enter again.
+// Trust sets when the trust in the session's units ends. Owners that are inside, and stand in line because the trust had
+// lapsed, enter again.
 func (rw *RW[O]) Trust(until time.Duration) {
 	rw.mu.Lock()
 	lapsed := !rw.trusted()
@@ -54,11 +54,11 @@ func (rw *RW[O]) resumeLocked(lapsed bool) {
 	rw.admitLocked()
 }
 
-// Ask says that another session waits. A session with one unit admits no owner any more, except those that are inside.
-// A session with All has a turn: it goes on admitting in order as long as a writer is inside or in line, for the given
-// number of writers, until turnEnd. A writer that goes on as a reader ends the turn, and the readers at the head of the
-// line are admitted with it. The next Settle, or Unask, ends all this; to be asked again changes nothing but keepAtMost.
-// That matters only to [RW.Wanted]: 0 says that the other session waits to write.
+// Ask says that another session waits, or tries. A session with one unit admits no owner any more, except those that are
+// inside. A session with All has a turn: it goes on admitting in order as long as a writer is inside or in line, until it has
+// admitted the given number of writers, or until turnEnd. A writer that goes on as a reader ends the turn, and the readers at
+// the head of the line are admitted with it. The next Settle or Unask ends what Ask began; a further Ask changes only
+// keepAtMost. Only [RW.Wanted] uses keepAtMost: if it is 0, the other session asks to write.
 func (rw *RW[O]) Ask(keepAtMost, admissions int, turnEnd time.Duration) {
 	rw.mu.Lock()
 	rw.closeLocked()
@@ -212,8 +212,8 @@ func (rw *RW[O]) closeLocked() {
 	}
 }
 
-// unlock ends a critical section of a call with the given outcome, and reports whether the engine should look. A claim
-// that was turned down because the trust in the units has ended is also a reason.
+// unlock ends a critical section of a call with the given outcome, and reports whether the engine should look: the need has
+// changed since the latest Look, or the claim could not be admitted because the trust in the units has ended.
 func (rw *RW[O]) unlock(o Outcome) (changed bool) {
 	if rw.wanted.open > 0 {
 		rw.noticeLocked()

@@ -16,19 +16,20 @@ const maxShards = 16
 // sealed is the value of shard.lone while all readers of the shard must enter and leave under the shard's mutex.
 const sealed = math.MaxUint64
 
-// A shard counts the read holds of some owners. While it is open, readers enter and leave with its mutex alone; and while no
-// other reader is inside, a reader that has a number needs no mutex either.
+// A shard counts the read holds of some owners. While the shard is open, readers enter and leave with the shard's mutex alone.
+// A reader that has a number does not even need that mutex while no other reader is inside.
 type shard[O comparable] struct {
 	// lone is the number of the only reader inside, which entered without mu and has one hold; 0 if no reader is inside. A
-	// reader that enters or leaves without mu changes it from 0 to its number or back. Locking the shard makes it sealed,
-	// and counts the lone reader with the others.
+	// reader that enters without mu changes lone from 0 to its number; if it leaves without mu, it changes lone back to 0. The
+	// method lock sets lone to sealed, and counts the lone reader with the others.
 	lone atomic.Uint64
 	came atomic.Bool // a reader came since the latest Rest
 
 	mu    sync.Mutex
 	owner func(number uint64) O // immutable
 
-	// open says that any reader is admitted as long as the units are trusted. It is written under the queue's mu and mu.
+	// open says that any reader is admitted as long as the units are trusted. It is written while both the queue's mu and the
+	// shard's are held.
 	open bool
 
 	// Guarded by mu.
@@ -59,7 +60,7 @@ func (s *shard[O]) unlock() {
 	s.mu.Unlock()
 }
 
-// enterAlone gives the owner with that number a hold if the shard is open and empty.
+// enterAlone gives the owner with the given number a hold if the shard is open and empty.
 func (s *shard[O]) enterAlone(number uint64) bool {
 	if number == 0 || !s.lone.CompareAndSwap(0, number) {
 		return false
@@ -70,10 +71,10 @@ func (s *shard[O]) enterAlone(number uint64) bool {
 	return true
 }
 
-// isAlone reports whether the owner with that number is inside, and entered without mu.
+// isAlone reports whether the owner with the given number is inside, and entered without mu.
 func (s *shard[O]) isAlone(number uint64) bool { return number != 0 && s.lone.Load() == number }
 
-// leaveAlone takes the hold of the owner with that number if no other reader is inside.
+// leaveAlone takes the hold of the owner with the given number if no other reader is inside.
 func (s *shard[O]) leaveAlone(number uint64) bool {
 	return number != 0 && s.lone.CompareAndSwap(number, 0)
 }

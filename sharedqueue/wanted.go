@@ -8,7 +8,7 @@ type notice struct {
 	closed  bool
 }
 
-// notices are the channels of the users that asked for one, by user. While there are none, they cost a comparison.
+// notices are the channels of the users that asked for one, by user. While there are none, notices cost a comparison.
 type notices[K comparable] struct {
 	of   map[K]*notice
 	open int // how many channels are not closed yet
@@ -74,7 +74,7 @@ func (rw *RW[O]) forgetLocked(owner O) {
 	}
 }
 
-// noticeLocked closes the channels of Wanted for whose holds another claim waits. rw.mu is held.
+// noticeLocked closes the channels that Wanted returned to owners for whose holds another claim waits. rw.mu is held.
 func (rw *RW[O]) noticeLocked() {
 	rw.lapseLocked()
 	if rw.line.Len == 0 && !rw.awaited {
@@ -90,7 +90,7 @@ func (rw *RW[O]) noticeLocked() {
 // wantedLocked reports whether another claim waits for what owner holds. rw.mu is held.
 func (rw *RW[O]) wantedLocked(owner O) bool {
 	writes := rw.writesLocked(owner) > 0
-	if rw.awaited && (writes || rw.keepAtMost == 0) { // a session that waits to read lets the readers of others stay
+	if rw.awaited && (writes || rw.keepAtMost == 0) { // if the other session waits to read, readers may stay
 		return true
 	}
 	for w := range rw.line.All() {
@@ -101,8 +101,8 @@ func (rw *RW[O]) wantedLocked(owner O) bool {
 	return false
 }
 
-// NoteWaiter says that the session for which Ask was called waits, and does not only try. This counts until the next Settle
-// or Unask, and no longer than until the given time: a session that still waits then is reported again.
+// NoteWaiter says that the session for which Ask was called waits, and does not only try. The queue believes so until the next
+// Settle or Unask, and no longer than until the given time: if the session still waits then, NoteWaiter is called again.
 func (rw *RW[O]) NoteWaiter(until time.Duration) {
 	rw.mu.Lock()
 	rw.noteWaiterLocked(until)
@@ -113,11 +113,12 @@ func (rw *RW[O]) NoteWaiter(until time.Duration) {
 // owners of this process, or other sessions, have what it needs.
 func (rw *RW[O]) NotePlaced() {}
 
-// Wanted returns a channel that is closed when another claim waits for permits that are not there: for more than the limit
-// leaves beside those in use, or at the server ([Permits.NotePlaced], [Permits.NoteWaiter]). The channel is closed already if
-// such a claim waits now; claims in mode [Once] do not count. user is any value that identifies the user of the permits: each
-// user has one channel until it is closed, and gets a new one with the next call. No channel is closed after [Permits.Forget],
-// or after all permits have been given back or lost. Wanted returns nil if no permit is in use.
+// Wanted returns a channel that is closed when another claim waits for permits that are not free: the first in line asks for
+// more than the limit leaves, or waits at the server ([Permits.NotePlaced]), or another session waits ([Permits.NoteWaiter]).
+// The channel is closed already if such a claim waits now; claims in mode [Once] do not count. user is any value that
+// identifies the user of the permits. A user has one channel at a time: once that is closed, the next call makes a new one. No
+// channel is closed after [Permits.Forget], or after all permits have been given back or lost. Wanted returns nil if no permit
+// is in use.
 func (p *Permits) Wanted(user any) (c <-chan struct{}) {
 	p.mu.Lock()
 	if p.inUse > 0 {
@@ -146,21 +147,23 @@ func (p *Permits) noticeLocked() {
 	}
 }
 
-// wantedLocked reports whether another claim waits for permits that are not there. p.mu is held.
+// wantedLocked reports whether another claim waits for permits that are not free. p.mu is held.
 func (p *Permits) wantedLocked() bool {
 	w := p.line.First
 	return p.awaited || w != nil && w.Value().mode&Once == 0 && (p.placed || !p.withinLocked(w.Value().n))
 }
 
-// NoteWaiter says that the session for which Ask was called waits, and does not only try, as [RW.NoteWaiter] does.
+// NoteWaiter says that the session for which Ask was called waits, and does not only try. Permits believes so for as long as an
+// RW does ([RW.NoteWaiter]).
 func (p *Permits) NoteWaiter(until time.Duration) {
 	p.mu.Lock()
 	p.noteWaiterLocked(until)
 	p.unlock(0)
 }
 
-// NotePlaced says that the server has no permits for the first in line, and that the session waits for them at the server.
-// This counts until the next Settle or Expel. After Lose it does not matter: no permit is in use before the next Settle.
+// NotePlaced says that the server has no permits for the first in line, and that the session waits for them at the server. The
+// queue believes so until the next Settle or Expel. After Lose that does not matter: no permit is in use before the next
+// Settle.
 func (p *Permits) NotePlaced() {
 	p.mu.Lock()
 	p.placed = true

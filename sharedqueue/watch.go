@@ -6,7 +6,7 @@ type Change[O comparable] struct {
 	Owner   O       // of an RW
 	Mode    Mode    // of an RW: Read or Write
 	Permits int     // of Permits
-	Token   uint64  // of an RW: the writer's token, or the last token that was used
+	Token   uint64  // of an RW: the writer's token or, without a writer, the last token that was used
 	Call    any     // of an admission: the call that EnterFor was given
 }
 

@@ -25,7 +25,7 @@ type Backend struct {
 	names    map[string]string     // session's id -> name
 	cut      map[string]bool       // by session's id: whether the session is partitioned
 	registry map[string]registered // by session's id
-	tries    map[Op]int            // how often each Op has come since the fault was set; the Try of a key is 0
+	tries    map[Op]int            // how often each Op, with a Try of 0, has come since the fault was set
 	executed map[Verb]int
 	grants   []string // the trace's lines about messages of the command being executed
 }
@@ -35,7 +35,7 @@ var _ backend.Backend = (*Backend)(nil)
 // An Option sets a property of a Backend.
 type Option func(*Backend)
 
-// WithFault sets the Fault that decides what happens to every command and message. By default all pass.
+// WithFault sets the Fault that decides what happens to every command and message. Without the option all of them pass.
 func WithFault(f Fault) Option { return func(b *Backend) { b.fault = f } }
 
 // WithTrace sets a function that is called with a line for every verb that is executed, such as
@@ -78,17 +78,17 @@ func (b *Backend) SetFault(f Fault) {
 	clear(b.tries)
 }
 
-// SetSkew sets the server's clock ahead of time.Now by d, or behind it. As in Redis, leases end by the new time, and
-// sessions notice the jump with the next reply.
+// SetSkew sets the server's clock ahead of time.Now by d, or behind it if d is negative. As in Redis, the new time decides when
+// leases end, and sessions notice the jump with the next reply.
 func (b *Backend) SetSkew(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.skew = d
 }
 
-// Partition disconnects a session (by its name or id), or reconnects it. While it is disconnected its commands do not
-// arrive and fail with unknown outcomes when their contexts end, and messages to it are lost. Commands that were sent
-// before still arrive. On reconnection the session's Sink is notified.
+// Partition disconnects a session (by its name or id), or reconnects it. While the session is disconnected, its commands do not
+// arrive, and fail with unknown outcomes when their contexts end; messages to it are lost. Commands that were sent before the
+// call still arrive. On reconnection the session's Sink is notified.
 func (b *Backend) Partition(session string, on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,8 +104,8 @@ func (b *Backend) Partition(session string, on bool) {
 	}
 }
 
-// Publish sends a session a message that no command caused, as any client that may publish to its channel can. m.At counts
-// from now.
+// Publish sends a session a message that no command caused, as any client can that may publish to the session's channel. m.At
+// counts from the moment of the call.
 func (b *Backend) Publish(session string, m protocol.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,9 +124,9 @@ func (b *Backend) Flush() {
 	b.sayLocked("flush")
 }
 
-// Restart breaks and reopens every connection: commands that wait for a reply fail with unknown outcomes (and are
-// executed if they have not arrived yet), undelivered messages are lost, and every Sink is notified. The locks stay, as
-// with a Redis that writes everything to disk. Call Flush too for one that does not.
+// Restart breaks and reopens every connection: commands that wait for a reply fail with unknown outcomes (and are executed if
+// they have not arrived yet), undelivered messages are lost, and every Sink is notified. The locks stay, as with a Redis that
+// writes everything to disk. For a Redis that does not, call Flush too.
 func (b *Backend) Restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +156,8 @@ func (b *Backend) Commands() int {
 	return n
 }
 
-// Name returns a session's name in traces and faults: a letter in the order of connecting, after Z with a number.
-// An id that is itself a single capital letter is its own name.
+// Name returns a session's name in traces and faults: a letter in the order of connecting. After Z the letters come again, with
+// a number. An id that is itself a single capital letter is its own name.
 func (b *Backend) Name(session string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,8 +218,7 @@ func (b *Backend) number(op *Op) Fault {
 	return b.fault
 }
 
-// execute runs one command. It returns the reply, and how far the server's clock is ahead: a reply carries the server's
-// time.
+// execute runs one command. It returns the reply and, as a reply shows the server's time, how far the server's clock is ahead.
 func execute[R any](b *Backend, v Verb, note line, run func(now protocol.Instant) (R, line)) (R, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,8 +244,8 @@ func (b *Backend) refuse(op Op, words string) {
 
 func (b *Backend) clockLocked() protocol.Instant { return time.Since(b.start) + b.skew }
 
-// A lock's record outlives its last change by keep, or by brief if the lock was free and no session waited; or by twice the
-// lease, if that is longer.
+// A lock's record outlives its last change by keep or, if the lock was free and no session waited, by brief. If twice the lease
+// is longer, the record outlives the change by that.
 const keep, brief = time.Hour, time.Minute
 
 // batch is how many waiters of a condition one Signal wakes at most, as with scripts.

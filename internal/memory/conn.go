@@ -24,7 +24,7 @@ type Conn struct {
 
 	// Guarded by Backend.mu.
 	closed bool
-	link   chan struct{} // the connection: closed when it breaks, and replaced
+	link   chan struct{} // closed when the connection breaks, and replaced by that of the next connection
 	inbox  []message
 	ahead  time.Duration // how far the server's clock was ahead at the last reply over this connection
 	known  bool          // whether there was a reply over this connection
@@ -34,7 +34,7 @@ type Conn struct {
 type message struct {
 	resumed bool
 	protocol.Message
-	link   chan struct{} // the connection that it came over
+	link   chan struct{} // the link of the connection that the message came over
 	judged bool          // the fault has already decided about it
 }
 
@@ -200,7 +200,7 @@ func (c *Conn) read(g protocol.Message) (backend.Grant, bool) {
 	return local, true
 }
 
-// instant converts a local time to the server's clock, as that was at the last reply.
+// instant converts a local time to the server's clock. The last reply has shown how far that clock is ahead.
 func (c *Conn) instant(t time.Time) protocol.Instant {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
@@ -231,8 +231,8 @@ type reply[R any] struct {
 	err    error
 }
 
-// call sends a command, which the server executes by calling run, and waits for the reply until ctx ends. A later
-// execution touches neither ctx nor any variable of the caller.
+// call sends a command, which the server executes by calling run, and waits for the reply until ctx ends. An execution after
+// call has returned touches neither ctx nor any variable of the caller.
 func call[R any](ctx context.Context, c *Conn, op Op, run func(now protocol.Instant) (R, line)) (R, error) {
 	var none R
 	if err := ended(ctx); err != nil {
@@ -300,7 +300,7 @@ func await[R any](ctx context.Context, link <-chan struct{}, replies <-chan repl
 		return r, nil
 	default:
 	}
-	var expired <-chan time.Time // a context may have a deadline without ending at it
+	var expired <-chan time.Time // a context may have a deadline and yet not end at the deadline
 	if deadline, ok := ctx.Deadline(); ok {
 		timer := time.NewTimer(time.Until(deadline))
 		defer timer.Stop()
@@ -395,8 +395,8 @@ type remote struct {
 
 func (r *remote) Name() string { return r.name }
 
-// Acquire sends a copy of an attempt. If the server refuses it as late because its clock was stepped, Acquire sends it
-// again: the reply has shown the new time.
+// Acquire sends a copy of an attempt. If the server refuses the copy as late because the server's clock was stepped, Acquire
+// sends another one, since the reply has shown the new time.
 func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	op := r.op(Acquire, req.Epoch)
 	type answer struct {
@@ -420,8 +420,8 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	}
 }
 
-// acquire executes an attempt at the server: the short form, which compares the Prior, or the whole verb if the Prior
-// is no longer right. With Redis these are two commands.
+// acquire executes an attempt at the server: the short form, which compares the Prior, or the whole verb if the Prior is no
+// longer right. With Redis the two forms are two commands.
 func (r *remote) acquire(l *protocol.Lock, now protocol.Instant, req backend.AcquireRequest, notAfter protocol.Instant) (backend.AcquireReply, error) {
 	if reply, ok := l.Pass(now, r.c.session, req, notAfter); ok {
 		return reply, nil
@@ -490,8 +490,8 @@ func (r *remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, err
 	})
 }
 
-// force sends a copy of a verb that takes a name from its holders. Like Acquire it sends the copy again if the server
-// refuses it as late because its clock was stepped.
+// force sends a copy of a verb that takes a name from its holders. If the server refuses the copy as late because the server's
+// clock was stepped, force sends another one, as Acquire does.
 func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, limit protocol.Instant) (bool, error)) (bool, error) {
 	op := r.op(Force, 0)
 	type answer struct {
@@ -515,9 +515,9 @@ func (r *remote) force(ctx context.Context, notAfter time.Time, run func(now, li
 	}
 }
 
-// remaining returns how much is left of the time until which copies may be under way, 0 if none are. It is a duration
-// and not a time: the server counts it from the execution, which is later, so the tombstone lasts long enough whatever
-// the server's clock shows.
+// remaining returns how much is left of the time until which copies may be under way, 0 if none are. The result is a duration
+// and not a time: the server counts it from the execution, which is later, so the tombstone lasts long enough whatever the
+// server's clock shows.
 func remaining(until time.Time) time.Duration {
 	if until.IsZero() {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// Left describes what the server still has of a lock, without what has expired: a hold, places in the queue, tickets.
-// Tests use it to check that nothing is left behind.
+// Left describes what the server still has of a name: a hold, places in the queue, tickets, units. What has expired is left
+// out. Tests use Left to check that nothing is left behind.
 func (b *Backend) Left(name string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,7 @@ func (r *remote) NoteShared(ctx context.Context, req backend.NoteRequest) (bool,
 	})
 }
 
-// note sends a note, which set stores.
+// note sends a command with a note. The server stores the note by calling set, which reports whether it did.
 func (r *remote) note(ctx context.Context, req backend.NoteRequest, set func(protocol.Instant) bool) (bool, error) {
 	if len(req.Text) > backend.MaxNote {
 		return false, errors.New("memory: the note is too long")

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// SaveShared returns a function that sets the shared names back to what they are now, as when a replica takes over
-// that lacks all later changes.
+// SaveShared returns a function that sets the shared names back to what they are now. That simulates a replica that takes over
+// and lacks all later changes.
 func (b *Backend) SaveShared() (restore func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ var _ backend.Sharer = (*remote)(nil)
 // keepShared is how long a shared name keeps its kind after its last use.
 const keepShared = 10 * time.Second
 
-// sharedLocked returns the server's state of a shared name, or an error if the name is a Lock's.
+// sharedLocked returns the server's state of a shared name, or an error if the name is in use as that of a Lock.
 func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
 	if l := b.locks[name]; l != nil && l.InUse(now) {
 		return nil, protocol.ErrWrongKind
@@ -30,7 +30,8 @@ func (b *Backend) sharedLocked(name string, now protocol.Instant) (*protocol.Sha
 	return s, nil
 }
 
-// claimLocked is sharedLocked for a session that keeps no units: it may take over the name of a Lock that is not in use.
+// claimLocked does the work of sharedLocked for a session that keeps no units. Such a session may take over the name of a Lock
+// that is not in use.
 func (b *Backend) claimLocked(name string, now protocol.Instant) (*protocol.Shared, error) {
 	var after backend.Token
 	if l := b.locks[name]; l != nil {
@@ -43,7 +44,7 @@ func (b *Backend) claimLocked(name string, now protocol.Instant) (*protocol.Shar
 	return s, err
 }
 
-// exclusiveLocked returns the lock with a name, or an error if the name is a shared one's.
+// exclusiveLocked returns the lock with a name, or an error if the name is in use as a shared one.
 func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.Lock, error) {
 	if s := b.shared[name]; s != nil && s.InUse(now) {
 		return nil, protocol.ErrWrongKind
@@ -51,8 +52,8 @@ func (b *Backend) exclusiveLocked(name string, now protocol.Instant) (*protocol.
 	return b.lockLocked(name), nil
 }
 
-// Share sends a copy of a request. Like Acquire it sends the copy again if the server refuses it as late because its
-// clock was stepped.
+// Share sends a copy of a request. If the server refuses the copy as late because the server's clock was stepped, Share sends
+// another one, as Acquire does.
 func (r *remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
 	op := r.op(Share, req.Epoch)
 	if err := protocol.CheckShare(&req); err != nil {

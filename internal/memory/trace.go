@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A line returns what a trace shows of a command. It is called only if there is a trace.
+// A line is a function that returns what a trace shows of a command. It is called only if there is a trace.
 type line func() string
 
 // String formats the op for a trace: verb, session, lock, epoch.

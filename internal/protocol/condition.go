@@ -10,12 +10,12 @@ import (
 
 // A Condition is the server's record of a condition's waiters.
 type Condition struct {
-	Waiting   []Ticket // longest first; some may be dead
-	Signalled []Ticket // each must be acknowledged, or shown to be alive, by its Deadline
+	Waiting   []Ticket // longest waiter first; some may be dead
+	Signalled []Ticket // each is passed on unless it is acknowledged, or shown to be alive, by its Deadline
 }
 
-// A Ticket is a condition's waiter. Its Waiter is the place that it gets in the lock's queue when it is signalled, but
-// the Deadline in it is always the ticket's own.
+// A Ticket is a condition's waiter. The Waiter in it is the place that the session gets in the lock's queue when the ticket is
+// signalled, except its Deadline, which is that of the ticket.
 type Ticket struct {
 	Waiter
 	Patience time.Duration
@@ -110,8 +110,8 @@ func (l *Lock) Signal(now Instant, session string, req backend.SignalRequest) ba
 	return reply
 }
 
-// wake signals the longest waiter; a dead one is only forgotten. The waiter also gets a place in the lock's queue,
-// unless its session has a place or the lock, so that the lock can be pushed to it as to any other.
+// wake signals the longest waiter. A waiter that is dead is only forgotten. A live one also gets a place in the lock's queue,
+// unless its session has a place or the lock: then the lock can be pushed to the session as to any other in the queue.
 func (l *Lock) wake(now Instant, c *Condition) (t Ticket, alive bool) {
 	t, c.Waiting = c.Waiting[0], c.Waiting[1:]
 	if !t.alive(now) {
@@ -164,7 +164,8 @@ func (l *Lock) Withdraw(session, name string, epoch uint64) backend.TicketStatus
 }
 
 // Beat renews the deadlines of a session's tickets and removes those that were served. It returns the status of each ticket.
-// While there are tickets the record is kept: otherwise the name could become another kind's before they are signalled.
+// While there are tickets the record is kept. Otherwise the name could be taken for another kind before the tickets are
+// signalled.
 func (l *Lock) Beat(now Instant, session, name string, epochs, served []uint64) []backend.TicketStatus {
 	l.expire(now)
 	c := l.condition(name)

@@ -15,12 +15,12 @@ func Lean(req *backend.AcquireRequest) bool {
 	return 0 < p.Epoch && p.Epoch < req.Epoch && req.Tokens == 1 && !req.Fixed
 }
 
-// SetsLease reports whether a lean attempt begins a lease. Only then is there a time after which it is refused.
+// SetsLease reports whether a lean attempt begins a lease. Only an attempt that does is refused after its time limit.
 func SetsLease(req *backend.AcquireRequest) bool { return req.Prior.Freed || !req.KeepTTL }
 
-// NextToken returns the lowest token that a lean attempt can get. An attempt that begins no lease gets this token: such
-// tokens rise without the server's clock, and more slowly than the clock. An attempt that begins a lease gets a token from
-// the clock, so tokens rise even if the server has forgotten those that it gave to other sessions meanwhile.
+// NextToken returns the lowest token that a lean attempt can get. An attempt that begins no lease gets this token: without the
+// server's clock tokens rise one by one, more slowly than the clock. An attempt that begins a lease gets a token from the
+// clock, so tokens rise even if the server has forgotten those that it gave to other sessions meanwhile.
 func NextToken(req *backend.AcquireRequest) backend.Token {
 	return max(req.Prior.Token, req.Seen) + 1
 }
@@ -68,8 +68,8 @@ func (l *Lock) Pass(now Instant, session string, req backend.AcquireRequest, not
 	return reply, true
 }
 
-// Free carries out a lean release: of a lock for which no session waits. It returns false, and changes nothing, if only
-// Release can decide, as it does after a grant that no reply has confirmed.
+// Free carries out a lean release of a lock for which no session waits. It returns false, and changes nothing, if only Release
+// can decide, as after a pushed grant that no reply has confirmed.
 func (l *Lock) Free(now Instant, session string, req backend.ReleaseRequest) bool {
 	l.expire(now)
 	if !LeanRelease(&req) || req.Prior.Pushed || !l.leftBy(session, &req.Prior) || len(l.Queue) > 0 {

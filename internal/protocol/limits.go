@@ -10,11 +10,11 @@ import (
 const (
 	// MaxBlock is the largest block of tokens that an attempt may ask for, as backend.AcquireRequest says.
 	MaxBlock = 1 << 16
-	// Horizon is how far beyond the server's clock a block of more than one token reaches at most, and so by how much
-	// tokens can fall when the server forgets them.
+	// Horizon is how far beyond the server's clock a block of more than one token reaches at most. So tokens can fall by that
+	// much when the server forgets them.
 	Horizon = 5 * time.Second
-	// Farthest is how far beyond the server's clock a token may be. It is further than a clock is wrong, by mistake or
-	// after a failover. A request beyond it is refused as forged, because the tokens of a lock never fall again.
+	// Farthest is how far beyond the server's clock a token may be. A clock that is wrong, by mistake or after a failover, is
+	// not wrong by so much. A request beyond Farthest is refused as forged, because the tokens of a lock never fall again.
 	Farthest = 366 * 24 * time.Hour
 )
 

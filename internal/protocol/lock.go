@@ -1,5 +1,5 @@
-// Package protocol is the server's part of each verb in plain Go. The scripts of redisbackend do the same in Lua. The
-// server of package memory consists of it, and redisbackend.WithoutScripts runs it in the client.
+// Package protocol is the server's part of each verb in plain Go. The scripts of redisbackend do the same in Lua. The server of
+// package memory consists of this code, and redisbackend.WithoutScripts runs the code in the client.
 package protocol
 
 import (
@@ -21,13 +21,13 @@ type Lock struct {
 	Hold   Hold
 	Record Record
 	Note   Note
-	Queue  []Waiter // longest first; some may be dead
+	Queue  []Waiter // longest waiter first; some may be dead
 
 	Conditions map[string]*Condition
 
 	Batch   int                        // the most waiters of a condition that one Signal wakes; 0: no limit
-	Keep    time.Duration              // how long the record outlives its last change; twice a lease, if that is longer
-	Brief   time.Duration              // as Keep, if the lock was free and no session waited
+	Keep    time.Duration              // how long the record outlives its last change, or twice a lease if that is longer
+	Brief   time.Duration              // the Keep of a lock that was free and for which no session waited
 	Publish func(to string, m Message) // sends a message to a session
 }
 
@@ -41,11 +41,11 @@ type Hold struct {
 // A Record is what the server remembers of a lock beyond its holds.
 type Record struct {
 	First, Last backend.Token // the block of the last grant
-	Session     string        // the session that got the lock last,
-	Epoch       uint64        // and its attempt
-	Op          uint64        // the last re-entry or signal within that epoch
-	Pushed      bool          // granted to a waiter that has not confirmed the grant yet
-	Watched     bool          // the session gets a message when another queues up
+	Session     string        // the session that got the lock last
+	Epoch       uint64        // the attempt with which that session got the lock
+	Op          uint64        // the last re-entry or signal within the attempt
+	Pushed      bool          // the lock was granted to a waiter that has not confirmed the grant yet
+	Watched     bool          // the holder's session gets a message when another session queues up
 	Tombs       []Tombstone
 	Keep        time.Duration
 	Expires     Instant
@@ -58,7 +58,8 @@ type Note struct {
 	Expires Instant
 }
 
-// A Tombstone refuses a session's attempts up to an epoch, until a given time: copies of them may still be under way.
+// A Tombstone refuses a session's attempts up to an epoch, until a given time, because copies of these attempts may still be
+// under way.
 type Tombstone struct {
 	Session string
 	Epoch   uint64
@@ -69,7 +70,7 @@ type Tombstone struct {
 type Waiter struct {
 	Session, Owner string
 	Epoch          uint64
-	Deadline       Instant // the place, or the ticket, is dead after that
+	Deadline       Instant // the place, or the ticket, is dead after this moment
 	TTL            time.Duration
 	Holds, Tokens  int
 	Seen           backend.Token
@@ -114,7 +115,7 @@ func (l *Lock) Acquire(now Instant, session string, req backend.AcquireRequest, 
 	case l.Record.entombed(session, req.Epoch, now):
 		return stale, nil
 	case req.Epoch < last, req.Epoch == last && !mine:
-		return stale, nil // it was given up, or had the lock before
+		return stale, nil // the attempt was given up, or had the lock before
 	case l.Record.tooFar(now, req.Tokens, req.Seen):
 		return backend.AcquireReply{}, ErrFarToken
 	case mine && req.Epoch == last:
@@ -170,8 +171,8 @@ func (l *Lock) takeOver(now Instant, session string, req backend.AcquireRequest,
 	return l.granted(now, req)
 }
 
-// takeFree handles an attempt on a free lock. The lock goes to the first waiter; or to this attempt if no session
-// waits, if the first waiter is this session, or if the attempt barges.
+// takeFree handles an attempt on a free lock. The lock goes to this attempt if no session waits, if the first waiter is this
+// session, or if the attempt barges; otherwise it goes to the first waiter.
 func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest, notAfter Instant) backend.AcquireReply {
 	keep := l.keepFor(max(req.Lease, req.GrantTTL))
 	if l.vacant(now, req) {
@@ -200,8 +201,8 @@ func (l *Lock) takeFree(now Instant, session string, req backend.AcquireRequest,
 	return l.granted(now, req)
 }
 
-// vacant reports whether only the clock and the attempt decide about a free lock: no session waits, no attempt that was
-// given up may be under way, and the token is the clock's. The lock's record is then needed only for a short time.
+// vacant reports whether only the clock and the attempt decide about a free lock: no session waits, no copy of an attempt that
+// was given up may be under way, and the token comes from the clock. The lock's record is then needed only for a short time.
 func (l *Lock) vacant(now Instant, req backend.AcquireRequest) bool {
 	return len(l.Queue) == 0 && len(l.Record.Tombs) == 0 && req.Tokens == 1 && max(l.Record.Last, req.Seen) < clockToken(now)
 }
@@ -211,8 +212,8 @@ func (l *Lock) briefly(now Instant, lease time.Duration, notAfter Instant) time.
 	return max(l.Brief, 2*lease, notAfter-now)
 }
 
-// wanted sends the holder's session the message that another session asks for the lock, if the holder's owner is
-// LingeringOwner or, when the other session queues up, if the hold is watched.
+// wanted sends the holder's session the message that another session asks for the lock. It does so if the holder's owner is
+// LingeringOwner, or if the hold is watched and queues says that the other session queues up.
 func (l *Lock) wanted(queues bool) {
 	if l.Hold.Owner == backend.LingeringOwner || queues && l.Record.Watched {
 		l.Publish(l.Hold.Session, Message{Kind: Wanted, Name: l.Name, Epoch: l.Record.lastOf(l.Hold.Session)})
@@ -230,8 +231,8 @@ func (l *Lock) wait(now Instant, session string, req backend.AcquireRequest, ttl
 	return reply
 }
 
-// place gives the session a place at the end of the queue, or renews the one it has for this attempt. It returns false
-// if the place is a newer attempt's.
+// place gives the session a place at the end of the queue, or renews the place that the session has for this attempt. It
+// returns false if the session's place is for a newer attempt.
 func (l *Lock) place(now Instant, session string, req backend.AcquireRequest) bool {
 	w := Waiter{
 		Session: session, Owner: req.Owner, Epoch: req.Epoch, Deadline: now + req.Patience, TTL: req.GrantTTL,
@@ -266,15 +267,16 @@ func (l *Lock) Reenter(now Instant, session string, req backend.ReenterRequest) 
 	return backend.ReenterReply{Holds: req.Holds, First: l.Record.First}
 }
 
-// Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is
-// how long from now a copy of such an attempt may still be under way, and stays for how long no session gets the lock.
+// Release gives up what a session's attempts up to an epoch have, and gives a free lock to the first waiter. doubt is for how
+// long from now a copy of one of these attempts may still be under way. stays is for how long from now no session gets the
+// lock.
 func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, doubt, stays time.Duration) backend.ReleaseResult {
 	l.expire(now)
 	result, changed := backend.Nothing, false
 	if l.heldBy(session) && l.Record.lastOf(session) <= req.Epoch {
 		result = backend.Released
 		if l.Hold = l.Hold.unlocked(now, stays); stays > 0 {
-			l.Record.Watched, changed = false, l.Record.Keep > 0 // its session gets no more messages about waiters
+			l.Record.Watched, changed = false, l.Record.Keep > 0 // the session gets no more messages about waiters
 		}
 		if l.Record.lastOf(session) == req.Epoch && l.Record.First <= req.Used && req.Used < l.Record.Last {
 			l.Record.Last, changed = req.Used, true // the unused tail of the block is free again
@@ -305,8 +307,8 @@ func (l *Lock) Release(now Instant, session string, req backend.ReleaseRequest, 
 // NoSession is the session of a hold that was released and stays for a time. No session has that id.
 const NoSession = "!"
 
-// unlocked returns what stays of a hold that is released: a hold of NoSession, whose owner names the session and the owner
-// that had it. For every session that is another session's hold, and for every owner another owner's.
+// unlocked returns what stays of a hold that is released: a hold of NoSession, whose owner names the session and the owner that
+// had it. Every session finds that another session has this hold, and every owner that another owner has it.
 func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
 	if stays <= 0 {
 		return Hold{}
@@ -314,7 +316,8 @@ func (h Hold) unlocked(now Instant, stays time.Duration) Hold {
 	return Hold{Session: NoSession, Owner: h.Session + ":" + h.Owner, Count: h.Count, Expires: now + stays}
 }
 
-// HolderOf returns who has a hold, or had it until it was released, from the session and the owner that the server has stored.
+// HolderOf returns the session and the owner that have a hold, from what the server has stored. unlocked says that the hold was
+// released and stays for a time; then HolderOf returns the session and the owner that had it.
 func HolderOf(session, owner string) (by, of string, unlocked bool) {
 	if session != NoSession {
 		return session, owner, false
@@ -352,8 +355,8 @@ func (l *Lock) Force(now, notAfter Instant) (bool, error) {
 	return true, nil
 }
 
-// Given returns the local time at which a token was given out, if now is the server's time at present. Tokens come from the
-// server's clock. A token that is ahead of the clock shows no time: Given then returns zero.
+// Given returns the local time at which a token was given out. now is the server's present time, since tokens come from the
+// server's clock. A token that is ahead of the clock shows no time: for it Given returns the zero time.
 func Given(t backend.Token, now Instant) time.Time {
 	age := now - Instant(min(t, math.MaxInt64/1000))*time.Microsecond
 	if age < 0 || t == 0 {
@@ -397,8 +400,8 @@ func (l *Lock) expire(now Instant) {
 const idleAfter = 30 * time.Second
 
 // Disuse forgets the record of a lock that no session has or waits for, if the record was not written for idleAfter and refuses
-// no attempt any more: then the name is free for another kind. It returns the last token, from which the name is to go on; 0 if
-// the lock stays.
+// no attempt any more. Then the name is free for another kind. Disuse returns the last token, above which the next tokens of
+// the name are to be; 0 if the record stays.
 func (l *Lock) Disuse(now Instant) (last backend.Token) {
 	l.expire(now)
 	tombs := slices.ContainsFunc(l.Record.Tombs, func(t Tombstone) bool { return now <= t.Until })
@@ -443,11 +446,11 @@ func (l *Lock) issue(now Instant, session string, epoch uint64, tokens int, seen
 // clockToken returns the server's clock as a token.
 func clockToken(now Instant) backend.Token { return backend.Token(max(0, now.Microseconds())) }
 
-// save keeps the record for its Keep from now on, and for longer by as much as its tokens have run ahead of the
-// clock: tokens that start from the clock again then do not fall.
+// save keeps the record for its Keep from now on, and longer by as much as its tokens are ahead of the clock: when the tokens
+// start from the clock again, they do not fall.
 func (l *Lock) save(now Instant) { l.Record.Expires = l.retention(now) }
 
-// prolong keeps the record, if there is one, at least for as long as save would keep it from now on.
+// prolong makes the record, if there is one, expire no earlier than if it were saved now.
 func (l *Lock) prolong(now Instant) {
 	if l.Record.Keep > 0 {
 		l.Record.Expires = max(l.Record.Expires, l.retention(now))
@@ -460,7 +463,7 @@ func (l *Lock) retention(now Instant) Instant {
 	return now + l.Record.Keep + max(0, ahead)
 }
 
-// keepFor returns how long to keep the record for an attempt with the given lease: the record outlives the hold.
+// keepFor returns how long to keep the record for an attempt with the given lease, so that the record outlives the hold.
 func (l *Lock) keepFor(lease time.Duration) time.Duration { return max(l.Keep, 2*lease) }
 
 // firstWaiter returns the longest waiting session that is alive. The dead sessions before it lose their places.
@@ -474,8 +477,8 @@ func (l *Lock) firstWaiter(now Instant) (Waiter, bool) {
 	return l.Queue[0], true
 }
 
-// grant gives a free lock to the first waiter, and sends it the message. A waiter whose token would be too far ahead
-// keeps its place; its next attempt returns the error.
+// grant gives a free lock to the first waiter, w, and sends w's session the message. A waiter whose token would be too far
+// ahead keeps its place; its next attempt returns the error.
 func (l *Lock) grant(now Instant, w Waiter) {
 	if l.Record.tooFar(now, w.Tokens, w.Seen) {
 		if l.Record.Keep > 0 { // there is a record

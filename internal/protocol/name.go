@@ -11,12 +11,13 @@ import (
 const (
 	// Reserved is the beginning of every key that is not a hold, and of every channel. No name of a lock begins with it.
 	Reserved = "relock:"
-	// maxName bounds the names of locks. In Redis a name is part of four keys, and with a hash tag of its own twice in
-	// three of them, so a long one costs seven times its length. (A note is a fifth key.)
+	// maxName bounds the names of locks. In Redis a name is part of four keys. Three of them can have the name twice, once as
+	// the hash tag, so a long name costs seven times its length. (A note is a fifth key.)
 	maxName = 4096
 )
 
-// CheckName returns an error for a name that no lock can have. For the lock of a name's conditions it checks that name.
+// CheckName returns an error for a name that no lock can have. A name that begins with backend.ConditionsPrefix is checked
+// without that prefix.
 func CheckName(name string) error {
 	lock := strings.TrimPrefix(name, backend.ConditionsPrefix)
 	switch {

@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/relock-go/relock/backend"
 
-// SetNote keeps a text with the hold of an attempt, and reports whether the attempt has the lock.
+// SetNote keeps a text with the hold of an attempt, if the attempt has the lock. It reports whether it does.
 func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) bool {
 	l.expire(now)
 	if !l.heldBy(session) || l.Record.lastOf(session) != req.Epoch {
@@ -12,7 +12,7 @@ func (l *Lock) SetNote(now Instant, session string, req backend.NoteRequest) boo
 	return true
 }
 
-// note returns the note of the present hold. The lock is held, by the record's session.
+// note returns the note of the present hold. The record's session has the lock.
 func (l *Lock) note(now Instant) string {
 	if l.Note.Token != l.Record.Last || now > l.Note.Expires {
 		return ""
@@ -20,8 +20,8 @@ func (l *Lock) note(now Instant) string {
 	return l.Note.Text
 }
 
-// SetNote keeps a text with the units that an epoch of a session has, and reports whether it has any. An empty text removes
-// the note.
+// SetNote keeps a text with the units that the session has under an epoch. It reports whether the session has any. An empty
+// text removes the note.
 func (s *Shared) SetNote(now Instant, session string, req backend.NoteRequest) bool {
 	i := s.find(session)
 	if i < 0 || !s.InUse(now) {

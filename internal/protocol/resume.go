@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Resume moves an owner's hold to this session, from whichever session has it. doubt is how long from now a copy of an
+// Resume moves an owner's hold to this session from the session that has it. doubt is for how long from now a copy of an
 // earlier attempt may still be under way. Resume returns ErrLate if now is after notAfter, or ErrFarToken.
 func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, notAfter Instant, doubt time.Duration) (backend.ResumeReply, error) {
 	if now > notAfter {
@@ -48,7 +48,7 @@ func (l *Lock) Resume(now Instant, session string, req backend.ResumeRequest, no
 		TTL: l.Hold.Expires - now, Note: l.note(now)}, nil
 }
 
-// refuseBelow refuses the attempts of a session before this one, of which copies may be under way for as long as doubt.
+// refuseBelow refuses the session's attempts before this one. Copies of them may still be under way for the time doubt.
 func (l *Lock) refuseBelow(now Instant, session string, req backend.ResumeRequest, doubt time.Duration) {
 	if doubt > 0 {
 		l.Record.entomb(session, req.Epoch-1, now+doubt, now)

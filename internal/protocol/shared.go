@@ -15,12 +15,12 @@ type Shared struct {
 	Kind    backend.ShareKind // 0: the name is not in use
 	Token   backend.Token     // last token given out and not given back
 	Last    uint64            // order of the last place given out; it only rises
-	Told    int               // the most units that a session, but the head, may believe it may keep
+	Told    int               // the most units that a session other than the head may believe it may keep
 	Entries []Entry           // one for each session, in order of arrival
-	Expires Instant           // the name is not in use after that
-	After   backend.Token     // the last token of the Lock whose name it was before
+	Expires Instant           // the name is not in use after this moment
+	After   backend.Token     // the last token of the Lock that had the name before
 
-	Keep    time.Duration              // how long the name outlives its last change, leases, places and memories
+	Keep    time.Duration              // how long the name outlives its last change at least
 	Publish func(to string, m Message) // sends a message to a session
 }
 
@@ -30,12 +30,12 @@ type Entry struct {
 	Epoch   uint64
 	Units   int
 	Until   Instant       // the end of the units' lease, inclusive
-	Memory  Instant       // the entry is kept until then: a copy of an older epoch may still be under way
-	First   backend.Token // the token under which it has the units
-	Under   backend.Token // the token under which it got the first of them, while it has any
-	Limit   int           // of its last request
-	Got     Instant       // when it was last granted units: only Inspect looks at it
-	Asked   uint64        // order of the try that asked the session, until it answers, or has no units
+	Memory  Instant       // the entry is kept until then, because a copy of an older epoch may still be under way
+	First   backend.Token // the token under which the session has the units
+	Under   backend.Token // the token under which the session got the first of its units, while it has any
+	Limit   int           // of the session's last request
+	Got     Instant       // when the session was last granted units: only Inspect looks at it
+	Asked   uint64        // order of the try that asked the session, until the session answers or has no units
 	Place   Place
 	Note    string // for Inspect, until the session is granted more
 }
@@ -44,9 +44,9 @@ type Entry struct {
 type Place struct {
 	Order       uint64  // rises along the queue; 0: there is no place
 	Since       Instant // when the place was taken
-	Try         bool    // it is a try's place, at the head, and the other holders were asked
+	Try         bool    // the place is a try's, at the head, and the other holders were asked
 	Want, Least int
-	Deadline    Instant // the place is dead after that
+	Deadline    Instant // the place is dead after this moment
 	TTL         time.Duration
 	Tokens      int
 	Seen        backend.Token
@@ -108,7 +108,7 @@ func (e *Entry) refresh(now Instant, req backend.ShareRequest) {
 	}
 }
 
-// try returns the number of the try that an entry at the head is, 0 if it is none.
+// try returns the number of the try whose place at the head e has, 0 if e is nil or has no such place.
 func (e *Entry) try() uint64 {
 	if e == nil || !e.Place.Try {
 		return 0
@@ -135,8 +135,8 @@ func (s *Shared) tooFar(now Instant, tokens int, seen backend.Token) bool {
 	return max(s.Token, seen) > clockToken(now+Farthest)-2*backend.Token(max(tokens, 1))
 }
 
-// save keeps the name until the last lease, memory and place have expired, for Keep at least, and for longer by as much
-// as its tokens have run ahead of the clock.
+// save keeps the name until the last lease, memory and place have expired, for Keep at least, and longer by as much as the
+// name's tokens are ahead of the clock.
 func (s *Shared) save(now Instant) {
 	ahead := Instant(min(s.Token, clockToken(now+Farthest)))*time.Microsecond - now
 	s.Expires = now + s.Keep + max(0, ahead)
@@ -169,8 +169,8 @@ func (s *Shared) lastOf(e *Entry) backend.Token {
 	return e.First
 }
 
-// Renew prolongs the lease of the units that an epoch of the session has under a token, and returns how many they are:
-// 0 if it has none.
+// Renew prolongs the lease of the units that the session has under an epoch and a token, and returns how many units they are, 0
+// if there are none.
 func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.Token, lease time.Duration) int {
 	i := s.find(session)
 	if i < 0 || now > s.Expires {
@@ -187,7 +187,7 @@ func (s *Shared) Renew(now Instant, session string, epoch uint64, under backend.
 
 // Force takes the units of all sessions that have some, for the head of the queue. A session that had units loses its place
 // too: if it kept the place, and was granted more units, it would not learn that the first ones were gone. Force reports
-// whether a session had units; or it returns ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
+// whether any session had units. It returns ErrWrongKind or, if now is after notAfter, ErrLate, and then changes nothing.
 func (s *Shared) Force(now, notAfter Instant, kind backend.ShareKind) (had bool, err error) {
 	switch {
 	case now > notAfter:
@@ -289,13 +289,14 @@ func (s *Shared) head() (h *Entry) {
 
 // A Summary is computed from all entries of a Shared. The scripts store it, so that not every run reads all entries.
 type Summary struct {
-	Units, Holders, Sessions int     // of all; sessions with units; sessions with units or a place
+	Units, Holders, Sessions int     // units of all; sessions with units; sessions with units or a place
 	First                    uint64  // order of the head, Last + 1 if there is none
-	Soonest                  Instant // nothing expires before that
+	Soonest                  Instant // nothing expires before this moment
 }
 
 const (
-	// Never is a moment after all others, as the scripts write it: the highest number up to which a double has all integers.
+	// Never is a moment after all others, as the scripts write it: in microseconds, it is the highest number up to which a
+	// double has all integers.
 	Never Instant = (1<<53 - 1) * time.Microsecond
 	// sweep is for how long the scripts keep entries that could be deleted, to delete several in one run.
 	sweep = 5 * time.Second

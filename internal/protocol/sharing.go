@@ -16,7 +16,7 @@ type run struct {
 	lease  time.Duration // of the caller's units
 	news   []*Entry      // other sessions that had a place, and were granted or refused
 	left   bool          // a place went without a grant, or asks for less than before
-	lapsed bool          // the head's place has ended, and it has units: while it was the head, it was not asked for them
+	lapsed bool          // the head's place has ended, and its session has units, for which it was not asked while it was the head
 	asks   bool          // a try asks the holders
 }
 
@@ -127,7 +127,7 @@ func (r *run) serve() {
 	}
 }
 
-// grant gives the head as many of the units that it wants as are free, but of permits no more than it needs while others
+// grant gives the head as many of the units that it wants as are free, but of permits no more than the head needs while others
 // wait behind it. The head never loses units. The caller gets a full lease.
 func (r *run) grant(h *Entry, free int, last bool) {
 	p, n, lease := h.Place, min(h.Place.Want, free), h.Place.TTL
@@ -173,8 +173,8 @@ func (r *run) line() (places []*Entry, units int) {
 	return places, units
 }
 
-// try handles the caller's try, which does not fit. If it is the head, it asks all other holders, also those that have
-// answered an earlier epoch of it. Behind others it is refused at once.
+// try handles the caller's try, which does not fit. If the caller is the head, all other holders are asked, also those that
+// have answered the caller's try of an earlier epoch. Behind others the try is refused at once.
 func (r *run) try() {
 	e := r.caller
 	if r.head() != e {
@@ -189,8 +189,8 @@ func (r *run) try() {
 	e.Place.Try, r.asks = true, true
 }
 
-// over reports whether a try at the head that does not fit is to be refused: all that were asked have answered, or the
-// caller has, and keeps more units than the try leaves to all others.
+// over reports whether a try at the head that does not fit is to be refused: all sessions that were asked have answered, or the
+// caller has answered and keeps more units than the try leaves to all others.
 func (r *run) over(h *Entry) bool {
 	c := r.caller
 	if c != nil && c != h && c.Asked != h.Place.Order && c.Units > h.Limit-h.Place.Least {
@@ -199,8 +199,9 @@ func (r *run) over(h *Entry) bool {
 	return r.Pending(h) == 0
 }
 
-// announce sends the messages of a run: to the sessions that were granted or refused, and, if they must know, to the others
-// how many units they may keep. The caller gets none: its reply says the same. again says that the caller sent a copy.
+// announce sends the messages of a run: grants and refusals to the sessions concerned, and to the others, if they must know,
+// how many units they may keep. The caller gets no message, since its reply says the same. again says that the caller sent a
+// copy.
 func (r *run) announce(again bool) {
 	h, may := r.head(), r.allowance(r.now)
 	for _, e := range r.news {
@@ -213,9 +214,9 @@ func (r *run) announce(again bool) {
 	}
 }
 
-// heard notes what sessions learn from this run about how many units they may keep. It reports whether all others must be
-// told: that they may keep fewer than some of them believe, or any number again, because the last session that waited has
-// left or, asking for less, has what it needs; or because one that has units is no longer the head.
+// heard notes what sessions learn from this run about how many units they may keep. It reports whether all others must be told:
+// some of them believe that they may keep more; or they may keep any number again, because the last session that waited has
+// left, or asks for less and has that; or a session that has units is no longer the head.
 func (r *run) heard(may int, repeats bool) bool {
 	tell := may < r.Told || may < backend.Unlimited && r.lapsed || may == backend.Unlimited && r.left && r.Told < backend.Unlimited
 	switch {
@@ -228,8 +229,9 @@ func (r *run) heard(may int, repeats bool) bool {
 }
 
 // tell sends a message to the holders that have more units than they may keep, or have not answered the head's try, or, when no
-// session waits any more, to all. The head and the caller get none. A session in r.news gets one only about a try, which its
-// grant does not name. While the head is a try, every such message names it, so that no session takes it for one that waits.
+// session waits any more, to all. The head and the caller get none. A session in r.news gets a message only about a try,
+// because its grant does not name the try. While the head is a try, every message of tell names the try, so that no session
+// believes that the head waits.
 func (r *run) tell(h *Entry, may int) {
 	news := map[*Entry]bool{}
 	for _, e := range r.news {

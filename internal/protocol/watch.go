@@ -2,8 +2,7 @@ package protocol
 
 import "github.com/relock-go/relock/backend"
 
-// Watch requests a message to the holder's session for each session that queues up, until another attempt gets the
-// lock.
+// Watch requests a message to the holder's session for each other session that queues up, until another attempt gets the lock.
 func (l *Lock) Watch(now Instant, session string, epoch uint64) backend.WatchReply {
 	l.expire(now)
 	if !l.heldBy(session) || l.Record.lastOf(session) != epoch {

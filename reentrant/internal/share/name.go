@@ -17,10 +17,10 @@ type Name struct {
 	room   *Room
 	name   string
 	kind   backend.ShareKind
-	remote backend.Remote // the same as sharer; immutable, as all above
+	remote backend.Remote // the same value as sharer; immutable, like the fields above
 	sharer backend.Sharer
 	tier   Tier
-	wake   chan struct{} // 1-buffered: run must look again
+	wake   chan struct{} // capacity 1; has a value if run must look again
 	ref    *Ref          // immutable
 
 	refs int // calls that use the name; guarded by room.mu
@@ -47,8 +47,8 @@ type Name struct {
 	calls   []lastCall
 }
 
-// A lastCall is a wait whose time is up, and that waits for one more word of the server. Its channel gets the result of the
-// first copy that was sent at the time at or later: nil for a reply, or the error of a copy that failed.
+// A lastCall waits for one more reply of the server after the time of a wait is up. heard gets the result of the first copy
+// that is not sent before the time in the field at: nil for a reply, or the error of a copy that failed.
 type lastCall struct {
 	at    time.Time
 	heard chan error // 1-buffered
@@ -103,7 +103,8 @@ func call(notify func()) {
 	}
 }
 
-// waiter says for whom the next copy is sent.
+// waiter returns what kind of waiter the next copy is sent for. asks says that the claim asks for units, and tries is how many
+// of its latest copies had no reply.
 func waiter(asks bool, tries int) core.Waiter {
 	switch {
 	case !asks:
@@ -173,18 +174,18 @@ func (n *Name) run() {
 	}
 }
 
-// Unheard returns the error of a wait that began at since and got no units: the error of the last command, or an
-// unknown outcome if the server has not replied since. It returns nil if the server has replied that other sessions
-// have the units, or if no command was needed because owners of this session have them. A reply about anything else, such
-// as what the session gave back, counts for nothing. A claim that waits at the server counts as a reply while no copy of the
-// claim is under way, also for users who came in behind the one for whom the claim was made.
+// Unheard returns the error of a wait that got no units: the error of the last command, or an unknown outcome if the server has
+// not replied since the wait began, at the time since. It returns nil if the server has replied that other sessions have the
+// units, or if no command was needed because owners of this session have them. A reply about anything else, such as what the
+// session gave back, does not count. While a claim waits at the server and no copy of the claim is under way, that counts as a
+// reply, also for users who came in behind the one for whom the claim was made.
 func (n *Name) Unheard(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unheardLocked(since, n.denied)
 }
 
-// Interrupted is like Unheard, for a wait that the end of its context ended: any reply to a claim since then counts.
+// Interrupted is like Unheard, but for a wait that its context has ended. Any reply to a claim since the wait began counts.
 func (n *Name) Interrupted(since time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,9 +207,9 @@ func (n *Name) Failed() error {
 	return n.failed
 }
 
-// Silent reports whether since the given time the server has not said that others have the units, and no command has failed.
-// unanswered is for how long a copy has been under way, zero if none is: a session that waits in line sends the next one
-// after a heartbeat.
+// Silent reports whether the latest copy has not failed, and the server has not said since the given time that others have the
+// units. unanswered is for how long a copy has been under way, zero if none is: a session that waits in line sends the next
+// copy only after a heartbeat.
 func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -218,9 +219,9 @@ func (n *Name) Silent(since time.Time) (silent bool, unanswered time.Duration) {
 	return n.err == nil && n.denied.Before(since), unanswered
 }
 
-// LastCall asks the server once more for a wait that began at since, and whose time is up. It returns a channel that gets
-// nil when the server has replied, or the error of the command; nil, and nothing is sent, if the session does not wait for
-// units, or has no word from the server since then.
+// LastCall asks the server once more for a wait whose time is up, and which began at the time since. The returned channel gets
+// nil when the server has replied, or the error of the command. LastCall sends nothing, and returns nil, if the session does
+// not ask for units, or if the server has not said since the wait began that others have them.
 func (n *Name) LastCall(since time.Time) (heard <-chan error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -232,8 +233,8 @@ func (n *Name) LastCall(since time.Time) (heard <-chan error) {
 	return heard
 }
 
-// NextWord returns a channel as LastCall does, but sends nothing. It returns nil if the session does not ask for units, or if
-// the server has answered since the given time.
+// NextWord returns a channel like that of LastCall, but sends nothing. It returns nil if the session does not ask for units, or
+// if the server has answered since the given time.
 func (n *Name) NextWord(since time.Time) (heard <-chan error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,8 +251,8 @@ func (n *Name) callLocked(at time.Time) <-chan error {
 	return c.heard
 }
 
-// heardLocked sends err to each lastCall that waits for a copy that was sent at sent: nil if the server has replied to that
-// copy, otherwise why the copy failed. n.mu is held.
+// heardLocked hands the result of a copy to each lastCall that waits for it. sent is when the copy was sent. err is nil if the
+// server has replied to the copy, and otherwise says why the copy failed. n.mu is held.
 func (n *Name) heardLocked(sent time.Time, err error) {
 	n.calls = slices.DeleteFunc(n.calls, func(c lastCall) bool {
 		heard := !sent.Before(c.at)
@@ -305,8 +306,8 @@ func (n *Name) Check() {
 // expire takes the units from their users if the trust in them has ended.
 func (n *Name) expire() { n.event((*plan.Plan).Expire) }
 
-// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
-// reports whether it did.
+// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It reports
+// whether it took them.
 func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	n.event(func(p *plan.Plan, at *plan.Moment) (s plan.Step) {
 		s, lost = p.Refute(at, epoch, why)
@@ -315,8 +316,8 @@ func (n *Name) Refute(epoch uint64, why string) (lost bool) {
 	return lost
 }
 
-// Settled returns the units that the server should have for this session. settled is false if it may have them under a later
-// epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
+// Settled returns the units that the server should have for this session. settled is false if the server may have them under a
+// later epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
 func (n *Name) Settled() (h backend.SharedHolder, settled bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -351,7 +352,8 @@ func (n *Name) repeat() {
 	n.noteLocked()
 }
 
-// wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.
+// wanted handles the message that another session waits (try is 0) or tries (try is not 0) or, if keepAtMost is Unlimited and
+// try is 0, that none waits any more.
 func (n *Name) wanted(keepAtMost int, try uint64) {
 	n.event(func(p *plan.Plan, at *plan.Moment) plan.Step { return p.Wanted(at, keepAtMost, try) })
 }

@@ -2,17 +2,17 @@ package share
 
 import "github.com/relock-go/relock/backend"
 
-// A note is the session's note of a name as the server has it. Guarded by Name.mu.
+// A note is what the session knows of the note that the server has with the session's units. Guarded by Name.mu.
 type note struct {
 	sending bool // a command is under way, or about to be sent
-	again   bool // something has changed meanwhile
+	again   bool // something has changed since the command was prepared
 	text    string
 	doubt   bool // the server may have another note
 	epoch   uint64
 	units   int // how many units the session had at the latest look: if it has more now, the server has forgotten the note
 }
 
-// NoteChanged sends the note of the users inside, which has changed, in the background.
+// NoteChanged sends the changed note of the users inside, in the background.
 func (n *Name) NoteChanged() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -31,7 +31,7 @@ func (n *Name) noteLocked() {
 	}
 }
 
-// noteDueLocked returns the note to send, and whether there is one. n.mu is held.
+// noteDueLocked returns the request to send the note, and whether it is due. n.mu is held.
 func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
 	text := n.tier.Note()
 	if text == "" && n.note.text == "" && !n.note.doubt {
@@ -48,9 +48,9 @@ func (n *Name) noteDueLocked() (req backend.NoteRequest, due bool) {
 	return backend.NoteRequest{Epoch: has.Epoch, Text: text}, has.Units > 0 && (n.note.doubt || n.note.text != text)
 }
 
-// sendNotes sends notes until the server has the latest, or a command fails: the next renewal sends the note again. A note
-// that the server did not keep, because the units have another epoch there, is sent again after the reply to the claim with
-// that epoch. sendNotes has no reference to the name, so that Close need not wait for it.
+// sendNotes sends notes until the server has the latest one, or a command fails. After a failure the next renewal sends the
+// note again. If the server did not keep a note, because the units have another epoch there, the note is sent again after the
+// reply to the claim with that epoch. sendNotes has no reference to the name, so that Close need not wait for it.
 func (n *Name) sendNotes() {
 	noter, ok := n.remote.(backend.ShareNoter)
 	for ok {
@@ -65,7 +65,8 @@ func (n *Name) sendNotes() {
 	}
 }
 
-// sendNote sends one note, and reports whether to look again: the server has kept it, or something has changed meanwhile.
+// sendNote sends one note, and reports whether sendNotes is to look again: the server has kept the note, or something has
+// changed since it was prepared.
 func (n *Name) sendNote(noter backend.ShareNoter, req backend.NoteRequest) (again bool) {
 	ctx, _ := n.room.session.Apart(n.room.session.Config.CommandTimeout)
 	kept, err := noter.NoteShared(ctx, req)

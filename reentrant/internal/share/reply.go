@@ -55,7 +55,7 @@ func (n *Name) exchange() {
 	n.mu.Unlock()
 	call(notify)
 	if _, waiting := n.tier.Usage(); waiting == 0 {
-		waiter = core.NoWaiter // those that only tried have their error
+		waiter = core.NoWaiter // users that only tried have got their error
 	}
 	s.NoteServed(n.name, err, waiter)
 }
@@ -68,7 +68,7 @@ func denies(req *backend.ShareRequest, r *backend.ShareReply) bool {
 // failedLocked handles the failure of a copy of the claim: the server did not reply, or refused.
 func (n *Name) failedLocked(at *plan.Moment, err error) {
 	if backend.OutcomeUnknown(n.err) && !backend.OutcomeUnknown(err) {
-		err = backend.WithOutcomeUnknown(err) // a copy before it may have been carried out
+		err = backend.WithOutcomeUnknown(err) // an earlier copy may have been carried out
 	}
 	n.err, n.failed = err, err
 	f := plan.Failure{Refused: backend.Refused(err), Unreplicated: errors.Is(err, backend.ErrNotReplicated), WrongKind: errors.Is(err, backend.ErrWrongKind)}

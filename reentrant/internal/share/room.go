@@ -72,8 +72,8 @@ func optionsOf(s *core.Session, turn time.Duration) plan.Options {
 	}
 }
 
-// Join returns the name with one more reference, and creates it if necessary. In a closed room it creates none and
-// returns nil. The caller calls Leave later.
+// Join returns the name with one more reference, and creates it if necessary. If the room is closed and does not have the name,
+// Join returns nil. The caller calls Leave later.
 func (r *Room) Join(name string, kind backend.ShareKind, remote backend.Remote, tier func() Tier) *Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,8 +101,8 @@ func (n *Name) Leave() {
 	r.retireLocked(n)
 }
 
-// retireLocked forgets a name that has no users, no units and no claim. Its goroutine, if there is one, finds nothing to
-// do and ends: the name can be used as another kind before that. r.mu is held.
+// retireLocked forgets a name that has no users, no units and no claim. The goroutine of the Name, if there is one, finds
+// nothing to do and ends. Before it has ended, the name can be in use again, also as another kind. r.mu is held.
 func (r *Room) retireLocked(n *Name) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *Room) Wanted(name string, keepAtMost int, try uint64) {
 	}
 }
 
-// Reconnected sends every claim again: messages may have been lost meanwhile, and the server may be another one now.
+// Reconnected sends every claim again, since messages may have been lost, and the server may be another one now.
 func (r *Room) Reconnected() {
 	for _, n := range r.all() {
 		n.repeat()

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// An alarm notifies the users of a name that they have lost it. All of them lose it together.
+// An alarm notifies the users of a name that they have lost their holds or permits. All users lose them together.
 type alarm struct {
 	session *core.Session
 	name    string

@@ -10,7 +10,8 @@ import (
 )
 
 // A sharedCall is what the events of a call say about the call. It is made before any mutex is taken, since a method of the
-// context may be the caller's code. The local queue keeps it for the admission, which may be another goroutine's work.
+// context may be the caller's code. The local queue keeps the sharedCall until the admission, which another goroutine may carry
+// out.
 type sharedCall struct {
 	ctx   context.Context
 	owner core.Owner // used for permits: the queue of an RWLock knows the owner itself

@@ -1,6 +1,6 @@
 // Package tier is the local tier of read-write locks and semaphores: which users of a session are inside, how a call gets in
 // and out, what the users lose together, and what is reported of all that. Package share asks the server for the units that
-// they need.
+// these users need.
 package tier
 
 import (
@@ -27,7 +27,7 @@ type Handle struct {
 	Name       string
 	Kind       backend.ShareKind
 	Remote     backend.Remote
-	MaxWaiting int                       // a call that would have to wait fails if so many wait in this session; 0: never
+	MaxWaiting int                       // how many calls may wait in this session at once: a further one fails; 0: any number
 	latest     atomic.Pointer[share.Ref] // the Ref of the Name that the handle used last
 }
 
@@ -65,7 +65,7 @@ func (h *Handle) join(tier func() share.Tier) (*share.Name, error) {
 	return n, nil
 }
 
-// Recent returns the session's part that the handle used last, nil if the session has forgotten it.
+// Recent returns the session's part in the name that the handle used last, nil if the session has forgotten that part.
 func (h *Handle) Recent() *share.Name {
 	if ref := h.latest.Load(); ref != nil {
 		return ref.Name()
@@ -90,10 +90,10 @@ type localQueue[K any, O comparable] interface {
 	Wait(w *sharedqueue.Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o sharedqueue.Outcome, life uint64, look bool)
 }
 
-// enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If
-// the time of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth
-// of a command's time limit for its reply; if the time is up while the session waits at the server, a waitLimit asks the
-// server once more. life distinguishes what the call got from later holds.
+// enterQueue takes a call through the local queue. The session asks the server for the units that the queue needs. If the time
+// of the call is up before the server has replied, enterQueue makes one more attempt, so that the server has an eighth of a
+// command's time limit for its reply; if the time is up while the session waits at the server, a waitLimit asks the server once
+// more. life is that of the tier when the call got a hold or permits: once the tier's Life has changed, they are lost.
 func enterQueue[K any, O comparable](ctx context.Context, h *Handle, n *share.Name, q localQueue[K, O], claim K, mode sharedqueue.Mode, asked wish, t Try) (life uint64, ok bool, err error) {
 	begun, call := time.Now(), h.callOf(ctx, t.Begun)
 	if !t.Waits {

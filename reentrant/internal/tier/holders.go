@@ -14,8 +14,8 @@ import (
 // mostHolders is how many holders of this process an event lists.
 const mostHolders = 16
 
-// Holders returns who has a side or permits: those of this process, by their owners where those are known, and the other
-// sessions that the server names within limit.
+// Holders returns who has a side or permits: the holders in this process, by their owners where those are known, and the other
+// sessions, if the server names them within limit.
 func (h *Handle) Holders(limit time.Duration) (seen core.Sighting) {
 	s := h.Session
 	seen.Holders = h.LocalHolders()

@@ -70,7 +70,7 @@ func (a *alarm) notesOf() map[core.Owner]string {
 	return by
 }
 
-// note keeps the note that ctx carries, if the owner came in with this hold: a call that takes another hold changes no note.
+// note keeps the note that ctx carries, if g is the only hold of the owner: a call that adds a hold changes no note.
 func (g Grant) note(ctx context.Context, owner core.Owner) {
 	text := core.NoteOf(ctx)
 	if text == "" {
@@ -122,8 +122,9 @@ func (c *PermitCall) keepNote(ctx context.Context, permits int) {
 	c.name.NoteChanged()
 }
 
-// endNotesLocked drops the note of a call whose permits are given back. Any caller may release permits: if c is nil, n
-// permits are taken from the owner's latest notes, and a note that has none left ends. t.mu is held.
+// endNotesLocked drops the note of the call c, whose permits are given back. If c is nil, the permits can be those of several
+// calls: n permits are subtracted from the owner's latest notes, and each note that has no permits left is dropped. t.mu is
+// held.
 func (t *permitTier) endNotesLocked(owner core.Owner, n int, c *PermitCall) {
 	switch {
 	case !t.notes.any.Load():

@@ -36,7 +36,8 @@ func ExitRead(n *share.Name, owner core.Owner) bool {
 	return ok
 }
 
-// left has the session look at what its users want, if look is true, and drops the note of an owner that is out.
+// left drops the note of an owner that is no longer inside. If look is true, it also has the session look at what its users
+// want.
 func left(n *share.Name, q *rwTier, owner core.Owner, look bool) {
 	if q.endNote(owner) {
 		n.NoteChanged()
@@ -74,7 +75,8 @@ func claimOf(side core.Mode, owner core.Owner) sharedqueue.Mode {
 	return claim
 }
 
-// Exit gives up a hold of one side. It returns ErrNotHeld or ErrLost if the owner has none.
+// Exit gives up a hold of one side. It returns ErrNotHeld if the owner has none, or ErrLost if the owner has lost one that it
+// has not unlocked yet.
 func (l RWLock) Exit(ctx context.Context, owner core.Owner, side core.Mode) error {
 	if n := l.Find(); n != nil {
 		n.Check()
@@ -89,7 +91,7 @@ func (l RWLock) Exit(ctx context.Context, owner core.Owner, side core.Mode) erro
 		if ok {
 			return nil
 		}
-		q.mu.Lock() // a loss is on record before the mutex is free
+		q.mu.Lock() // Lose records a loss before it unlocks this mutex
 		defer q.mu.Unlock()
 	}
 	if l.Session.Debts.TakeOwed(core.DebtOf(side, l.Name, owner), 1, 1) > 0 {
@@ -106,7 +108,7 @@ func (l RWLock) Readers() int {
 	return 0
 }
 
-// Writing returns how many holds of the write side an owner of this session has.
+// Writing returns how many write holds the writer of this session has, 0 if no owner writes.
 func (l RWLock) Writing() (holds int) {
 	if n := l.Find(); n != nil {
 		q := n.Tier().(*rwTier)
@@ -230,7 +232,7 @@ func (l RWLock) HoldsOf(owner core.Owner) (reads, writes int, token backend.Toke
 	return reads, writes, backend.Token(t), err
 }
 
-// lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet, else other.
+// lostOr returns ErrLost if the owner lost a hold that it has not unlocked yet. If not, it returns the error other.
 func (l RWLock) lostOr(owner core.Owner, other error) error {
 	if l.lost(core.ModeWrite, owner) || l.lost(core.ModeRead, owner) {
 		return core.ErrLost

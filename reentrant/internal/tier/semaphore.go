@@ -110,9 +110,9 @@ func (t *permitTier) Rest() bool { return t.Permits.Rest() }
 // release gives back n permits: lost ones first, so that a caller that lost its permits does not give back another's. The
 // permits of c are not lost if the session has lost none since c got them.
 func (t *permitTier) release(call *sharedCall, owner core.Owner, n int, c *PermitCall) (look bool, err error) {
-	t.mu.Lock() // a loss is on record before the mutex is free
+	t.mu.Lock() // Lose records a loss before it unlocks this mutex
 	defer t.mu.Unlock()
-	held, lost := t.InUse(), 0 // held can only grow until the mutex is free
+	held, lost := t.InUse(), 0 // while t.mu is locked, InUse can only grow
 	if c == nil || c.permitTier != t || c.life != t.Life() || held < n {
 		lost = t.session.Debts.TakeOwed(core.DebtOfPermits(t.name), n-held, n)
 	}

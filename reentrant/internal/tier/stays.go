@@ -7,8 +7,8 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/core"
 )
 
-// stays are the permits in use, by the calls that got them. Any caller may release permits, so which of them ends is a
-// guess: the caller's latest or, if it has none, the oldest of all.
+// stays are the permits in use, by the calls that got them. Any caller may release permits, so which stay ends is a guess: the
+// latest stay of the caller or, if the caller has none, the oldest stay of all.
 type stays struct {
 	all list.List // of *stay, oldest first
 	of  map[core.Owner][]*list.Element

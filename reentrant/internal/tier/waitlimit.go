@@ -6,15 +6,15 @@ import (
 	"github.com/relock-go/relock/reentrant/internal/share"
 )
 
-// A waitLimit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more: the
-// message with the grant can have been lost. The server has an eighth of a command's time limit for its reply, and the call
-// stays in line meanwhile.
+// A waitLimit ends a timed wait. If the session waits at the server when the time is up, the server is asked once more, because
+// the message with the grant can have been lost. The server then has an eighth of a command's time limit for its reply, and the
+// call stays in line until the reply comes or that time is over.
 type waitLimit struct {
 	timer *time.Timer
 	over  chan time.Time // the end of the wait
 	left  chan struct{}  // closed when the call no longer waits
 
-	unheard time.Time // when the server was asked once more, if it did not reply; otherwise zero. Written before over is sent to
+	unheard time.Time // when the server was asked once more and did not reply; otherwise zero. Written before a send to over
 }
 
 // limitOf returns the waitLimit of a wait that begins now; nil if the wait has no time limit.
@@ -27,7 +27,7 @@ func (h *Handle) limitOf(n *share.Name, t Try, begun time.Time) *waitLimit {
 	return l
 }
 
-// end asks once more if it must, and ends the wait.
+// end asks the server once more if LastCall allows it, and ends the wait.
 func (l *waitLimit) end(n *share.Name, begun time.Time, most time.Duration) {
 	if heard := n.LastCall(begun); heard != nil {
 		asked, timer := time.Now(), time.NewTimer(most)

@@ -23,7 +23,7 @@ type writerWait struct {
 	reads, writes int
 	token         backend.Token
 	notifier      *core.LossNotifier
-	note          *noted // nil if it had none
+	note          *noted // nil if the writer had no note
 
 	place *writerTry // in the local queue, since the signal or the end of the wait. Written with the mutex of the monitor
 }
@@ -49,8 +49,8 @@ func (l RWLock) checkWrites(owner core.Owner) error {
 	return core.ErrNotHeld
 }
 
-// orNotHeld returns err if the owner still has the write side, else ErrLost or ErrNotHeld. The end of ctx stays in the
-// error.
+// orNotHeld returns err if the owner still has the write side, and otherwise ErrLost or ErrNotHeld. If ctx has ended, err is
+// joined to ErrLost or ErrNotHeld.
 func (l RWLock) orNotHeld(ctx context.Context, owner core.Owner, err error) error {
 	held := l.checkWrites(owner)
 	switch {
@@ -184,8 +184,9 @@ func (w *writerWait) returnBy(over context.Context, p *writerTry) error {
 	return nil
 }
 
-// restore gives a writer with one hold the holds of its wait, their loss notifier and their note. If another goroutine of the same
-// owner is inside and has a notifier, both notify. After an error the one hold is gone too.
+// restore gives a writer, which has one hold by now, the other holds that it gave up for its wait, with their loss notifier and
+// their note. If another goroutine of the same owner is inside and has a notifier, both notifiers notify. After an error the
+// one hold is gone too.
 func (t *rwTier) restore(w *writerWait) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,8 +213,8 @@ func (t *rwTier) restore(w *writerWait) error {
 	return nil
 }
 
-// Forfeit records the holds that an owner has lost in a wait: it still owes their Unlocks. If err is ErrLost, the owner had
-// come back before the loss, which has been reported already.
+// Forfeit records the holds that an owner has lost in a wait, for which the owner still owes Unlocks. If err is ErrLost, the
+// owner had come back before the loss, and the loss has been reported already.
 func (w *writerWait) Forfeit(_ bool, err error) {
 	l, s := w.l, w.l.Session
 	if w.notifier != nil {

@@ -22,7 +22,7 @@ func only(units int) *demand { return &demand{keep: units, want: units} }
 // is when to call Next again, the zero time if only an event can change anything.
 func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 	p.endBase(at)
-	for range 4 { // each iteration follows a race with a user that came in between; another user is another event
+	for range 4 { // a user that comes in between makes another iteration necessary; a later one is another event
 		st := at.Tier.Look()
 		if p.newLimit(st.Limit, at) {
 			st = at.Tier.Look()
@@ -40,8 +40,8 @@ func (p *Plan) Next(at *Moment) (lookAt time.Time, send bool) {
 	return at.Now.Add(time.Millisecond), false
 }
 
-// newLimit handles a lowered limit. All sessions together may have more units than the new limit, and only a grant proves
-// that they do not. Until then no unit is passed on: units that fall free go back to the server. newLimit reports whether that
+// newLimit handles a lowered limit. All sessions together may have more units than the new limit, and only a grant proves that
+// they do not. Until then no unit is passed on: units that fall free go back to the server. newLimit reports whether this time
 // begins now.
 func (p *Plan) newLimit(limit int, at *Moment) (begins bool) {
 	p.lowered = p.units > 0 && limit <= p.limit && (p.lowered || limit < p.limit)
@@ -97,8 +97,8 @@ func (p *Plan) next(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	return only(p.units), then
 }
 
-// demandOf returns the demand of the head of the local queue while the session keeps keep units, nil if those suffice, or if
-// only a user of this session can give the head what it needs.
+// demandOf returns the demand of the head of the local queue. keep is how many units the session keeps. The demand is nil if
+// those suffice, or if only a user of this session can give the head what it needs.
 func (p *Plan) demandOf(st sharedqueue.State, keep int) *demand {
 	d := demand{keep: keep, want: st.Head, least: st.Head, limit: max(st.Limit, st.Head), try: st.Once}
 	if p.kind == backend.Permits {
@@ -134,8 +134,8 @@ func (p *Plan) overtake(st sharedqueue.State, at *Moment) *demand {
 	if p.contended {
 		keep = min(keep, st.InUse)
 	}
-	// All local waiters have left, or another session waits, or a try comes after one that had no reply: the reply that the
-	// server would give again may be out of date.
+	// All local waiters have left, or another session waits, or a try comes after one that had no reply. So the reply that
+	// the server would give to another copy of the claim may be out of date.
 	if st.Head == 0 || keep < c.keep || c.try && c.tries > 0 {
 		return p.demandOrKept(st, keep)
 	}
@@ -187,8 +187,8 @@ func (p *Plan) forHead(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	return nil, time.Time{}
 }
 
-// servedMeanwhile reports whether the head that a placed claim was for is inside, with a permit of its own session, when the
-// claim is to be repeated. The next head came later, so it must not take over that place, but lines up behind the other
+// servedMeanwhile reports, when the placed claim c is to be repeated, whether the head that c was made for is inside with a
+// permit of its own session. The next head came later, so it must not take over the place of c, but lines up behind the other
 // sessions.
 func (p *Plan) servedMeanwhile(c *claim, st sharedqueue.State, at *Moment) bool {
 	return p.kind == backend.Permits && c.placed && !c.try && p.units >= p.share &&
@@ -212,9 +212,9 @@ func (p *Plan) askForPermits(st sharedqueue.State, at *Moment) (*demand, time.Ti
 	return d, time.Time{}
 }
 
-// patience returns until when a semaphore's head waits for users of its own session: for two turns or, if these users release
-// their permits less often than that, for twice as long as heads lately waited for a permit. A user that keeps a permit for
-// longer than longestPace is no reason to wait.
+// patience returns until when a semaphore's head waits for users of its own session: for two turns or, if heads lately waited
+// longer than one turn for a permit, for twice as long as they waited. A wait of more than longestPace turns does not count: a
+// user that keeps its permit for so long is no reason to wait.
 func (p *Plan) patience(at *Moment, st sharedqueue.State) time.Time {
 	if st.Once || st.InUse == 0 {
 		return time.Time{}
@@ -240,8 +240,8 @@ func (p *Plan) probe(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	return d, time.Time{}
 }
 
-// giveWay returns the demand with which a session gives units back to a waiting one, or when its turn ends. done is false
-// if there are no units to give back, now or later.
+// giveWay returns the demand with which a session gives units back to a waiting one, or the time at which its turn ends. done
+// is false if there are no units to give back, now or later.
 func (p *Plan) giveWay(st sharedqueue.State, at *Moment) (d *demand, then time.Time, done bool) {
 	idle := st.InUse < p.units
 	switch {
@@ -255,8 +255,9 @@ func (p *Plan) giveWay(st sharedqueue.State, at *Moment) (d *demand, then time.T
 	return nil, time.Time{}, false
 }
 
-// inTurn reports whether the session's turn goes on although another session waits: with a writer inside while another
-// of its writers waits, with permits in use while any of its users waits.
+// inTurn reports whether the session's turn goes on although another session waits. The turn of a semaphore goes on while
+// permits are in use and a user waits; that of a session with all units of a read-write lock, while a user is inside and a
+// writer waits.
 func (p *Plan) inTurn(st sharedqueue.State) bool {
 	if st.TurnOver || st.Head == 0 {
 		return false
@@ -281,7 +282,7 @@ func (p *Plan) giveBack(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 		return nil, time.Time{}
 	case p.kind == backend.Permits && st.InUse > 0:
 		return nil, time.Time{}
-	case p.kind == backend.Permits || p.units > 1: // of a writer that went on as a reader, one unit is left
+	case p.kind == backend.Permits || p.units > 1: // if a writer went on as a reader, one unit is left
 		return only(st.InUse), time.Time{}
 	case p.closing && st.InUse > 0:
 		return nil, time.Time{}
@@ -291,7 +292,7 @@ func (p *Plan) giveBack(st sharedqueue.State, at *Moment) (*demand, time.Time) {
 	return p.rested(at)
 }
 
-// rested returns the demand that gives back the unit of readers if none came for a heartbeat, and otherwise when to look
+// rested returns the demand that gives back the unit of readers if no reader came for a heartbeat, and otherwise when to look
 // again.
 func (p *Plan) rested(at *Moment) (*demand, time.Time) {
 	if !p.rest.IsZero() && at.Now.Before(p.rest) {
@@ -305,8 +306,8 @@ func (p *Plan) rested(at *Moment) (*demand, time.Time) {
 	return nil, p.rest
 }
 
-// begin makes d the claim under way. Units that are not kept are out of use before the claim is sent. It returns false,
-// and makes no claim, if users who came in between need the units and no change is left to send.
+// begin makes d the claim under way. The tier gives up the units that are not kept before the claim is sent. begin returns
+// false, and makes no claim, if users who came in between need the units and no change is left to send.
 func (p *Plan) begin(at *Moment, d demand, limit int) bool {
 	had := p.units
 	kept, used := at.Tier.Keep(min(d.keep, had))

@@ -24,9 +24,9 @@ func (p *Plan) Slept(at *Moment) (s Step) {
 	return s
 }
 
-// Due returns when the name's lease must be renewed or given up, the zero time if it has none. renew reports whether to renew
-// it now: it is due, or it began before stale and its last renewal did not fail. While a claim is under way its copies renew
-// the lease, if the server replies to them in time.
+// Due returns when the lease of the units must be renewed or given up, the zero time without units. renew reports whether to
+// renew the lease now: it is due, or it began before the time stale and its last renewal did not fail. While a claim is under
+// way, copies of the claim renew the lease, if the server replies to them in time.
 func (p *Plan) Due(now, stale time.Time) (at time.Time, renew bool) {
 	if p.units == 0 {
 		return time.Time{}, false

@@ -31,8 +31,8 @@ func (p *Plan) Request(at *Moment, notAfter time.Time) backend.ShareRequest {
 // A Failure says what is known of a copy that failed.
 type Failure struct {
 	Refused      bool // the server refused, and would refuse another copy
-	Unreplicated bool // the server refused after it had carried the copy out, since its replicas lag
-	WrongKind    bool // the server refused because the name has another kind there
+	Unreplicated bool // the server refused after it had carried the copy out, because its replicas lag
+	WrongKind    bool // the server refused because the name has another kind at the server
 }
 
 // Failed handles the failure of a copy of the claim under way (see Awaits): the server did not reply, or refused.
@@ -52,7 +52,7 @@ func (p *Plan) Failed(at *Moment, f Failure) {
 func (p *Plan) refuse(at *Moment, f Failure) {
 	want := p.claim.want
 	p.end()
-	if !f.Unreplicated { // units that were given are given back without a pause: others wait for them
+	if !f.Unreplicated { // if replicas lag, the units go back without a pause, since others wait for them
 		p.retryAt = at.Now.Add(at.Heartbeat)
 	}
 	if want > 0 {
@@ -67,15 +67,15 @@ func (p *Plan) refuse(at *Moment, f Failure) {
 // Awaits reports whether the claim under way has the given epoch. Replies to copies of an earlier one are ignored.
 func (p *Plan) Awaits(epoch uint64) bool { return p.claiming && p.claim.epoch == epoch }
 
-// hurry has another copy sent immediately if one was asked for (see Repeat) since the latest was sent.
+// hurry makes the next copy due immediately if another copy was requested (see Repeat) since the latest one was sent.
 func (c *claim) hurry() {
 	if c.repeat {
 		c.resendAt = time.Time{}
 	}
 }
 
-// Replied handles the reply to a copy of the claim under way (see Awaits). The copy was sent at sent, when the wall clock
-// was ahead by ahead.
+// Replied handles the reply to a copy of the claim under way (see Awaits). sent is when the copy was sent, and ahead is how far
+// the wall clock was ahead then.
 func (p *Plan) Replied(at *Moment, r *backend.ShareReply, sent time.Time, ahead time.Duration) (s Step) {
 	s.Notify = p.replied(at, &p.claim, r, lease.New(sent, ahead, at.Lease, false))
 	p.claim.hurry()
@@ -117,7 +117,7 @@ func (p *Plan) replied(at *Moment, c *claim, r *backend.ShareReply, t lease.Leas
 // waits reports whether a reply says that another session waits for units that this one has.
 func waits(r *backend.ShareReply) bool { return r.May < r.Units && r.Try == 0 }
 
-// tried has the session answer the try that a reply names: the message about that try may have been lost.
+// tried makes the session answer the try that a reply names, because the message about that try may have been lost.
 func (p *Plan) tried(try uint64) {
 	if p.units > 0 && try > p.answered {
 		p.answer = try
@@ -141,9 +141,9 @@ func (p *Plan) placed(at *Moment, c *claim, r *backend.ShareReply, t lease.Lease
 	return notify
 }
 
-// placedTry handles a reply to a try that is not decided yet: the server has asked the other sessions for their unused units,
-// and not all of them have answered. The try ends with the reply to a copy that is sent after a heartbeat: a message that
-// grants it can have been lost.
+// placedTry handles the reply that a try is not decided yet: the server has asked the other sessions for their unused units,
+// and not all of them have answered. The message that grants the try can be lost. So another copy is sent after a heartbeat,
+// and the reply to that copy ends the try.
 func (p *Plan) placedTry(at *Moment, c *claim, t lease.Lease) {
 	if c.end.IsZero() {
 		c.end = t.Sent.Add(at.Heartbeat)
@@ -168,15 +168,15 @@ func (p *Plan) limitKept(at *Moment, r *backend.ShareReply) {
 	p.tried(r.Try)
 }
 
-// refused ends the try that the claim was for, if the server did not grant it.
+// refused ends the try of users whose claim c was not granted by the server.
 func (p *Plan) refused(at *Moment, c *claim) {
 	if c.try {
 		at.Tier.EndTries(0)
 	}
 }
 
-// beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units
-// it keeps. The head of a semaphore's queue repeats its claim once when backend.ShareGrace is over.
+// beat returns when to repeat a waiting claim: at the next heartbeat, with jitter, and early enough to renew the units that the
+// claim keeps. The head of a semaphore's queue repeats its claim once when backend.ShareGrace is over.
 func (p *Plan) beat(at *Moment, c *claim, r *backend.ShareReply) time.Time {
 	wait := at.Heartbeat
 	if c.keep > 0 {
@@ -208,8 +208,8 @@ type grant struct {
 	units       int
 	first, last backend.Token
 	keepAtMost  int
-	waits       bool // by a reply, another session waits
-	tries       bool // by a reply, the other session only tries; a push says neither
+	waits       bool // a reply said that another session waits; false for a push
+	tries       bool // a reply said that the other session only tries; false for a push
 }
 
 // tier returns g as the terms of the local tier: a writer gets its block of tokens, readers the last token that a writer
@@ -224,9 +224,9 @@ func (g grant) tier(until time.Duration) sharedqueue.Terms {
 	return t
 }
 
-// finishClaim ends the claim c: the session has g.units. The users that wait are admitted before the session starts to
-// turn newcomers away for another session. A grant restores no trust that has ended: the place can have outlived the units
-// that the session keeps, and then another session can have had them in between.
+// finishClaim ends the claim c: the session has g.units. The users that wait are admitted before the session starts to turn
+// newcomers away for another session. A grant does not restore trust that has ended, because the place can have outlived the
+// units that the session keeps; then another session can have had them in between.
 func (p *Plan) finishClaim(at *Moment, c claim, g grant, t lease.Lease) (notify func()) {
 	switch {
 	case g.units < c.keep:
@@ -284,8 +284,9 @@ func (p *Plan) admit(at *Moment, g grant, t lease.Lease) {
 	at.Tier.Settle(g.tier(t.Until().Sub(at.Opened)))
 }
 
-// Pushed handles a grant that the server pushed. If the claim keeps units, another copy of it has to confirm the grant: if
-// the session believed a forged grant, its users would soon lose all units, also those that they really have.
+// Pushed handles a grant that the server pushed. If the claim keeps units, the reply to another copy of the claim has to
+// confirm the grant: if the session believed a forged grant, its users would soon lose all units, also those that they really
+// have.
 func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 	switch c := &p.claim; {
 	case !p.Awaits(g.Epoch) || !c.asks():
@@ -302,7 +303,7 @@ func (p *Plan) Pushed(at *Moment, g *backend.ShareGrant) (s Step) {
 		t := lease.Pushed(g.NotBefore, c.ahead, g.TTL)
 		if c.keep > 0 || g.NotBefore.IsZero() || lease.Napped(c.ahead, at.Ahead) || t.Remaining(at.Now) < g.TTL/2 ||
 			!check.ShareGrant(p.kind, g, c.least, c.want, at.GrantTTL) {
-			c.resendAt, c.repeat = time.Time{}, true // a copy confirms it, also if the reply to an earlier one is on its way
+			c.resendAt, c.repeat = time.Time{}, true // another copy confirms the grant, also if the reply to an earlier copy is on its way
 		} else {
 			s.Notify = p.finishClaim(at, *c, grant{g.Units, g.First, g.Last, min(g.May, p.hint), false, false}, t)
 		}

@@ -1,10 +1,9 @@
-// Package plan decides what a session does about one read-write lock or semaphore: what it asks of the server, what it
-// trusts, and when it gives units back. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex,
-// under which it calls one method of a [Plan] for each event; then it unlocks, and carries out the [Step] that the method
-// returned.
+// Package plan decides what a session does about one read-write lock or semaphore: what it asks of the server, what it trusts,
+// and when it gives units back. It has no mutex, channel, context, goroutine or clock. Its driver has a mutex, under which the
+// driver calls one method of a [Plan] for each event, and then carries out the [Step] that the method returned.
 //
-// The local tier belongs to the driver. A plan calls it in the middle of an event: what the tier hands out, and what the
-// plan believes that the session has, change together.
+// The local tier belongs to the driver. A plan calls the tier while it handles an event, so that what the tier hands out and
+// what the plan believes that the session has change together.
 package plan
 
 import (
@@ -26,16 +25,15 @@ type Tier interface {
 	Ask(keepAtMost, admissions int, turnEnd time.Duration)
 	// Unask ends the turn: no other session waits any more.
 	Unask()
-	// NoteWaiter says that the session for which Ask was called waits, and does not only try. The tier believes so up to the
-	// given time: the server sends no message when that session gets units from another one.
+	// NoteWaiter says that the session for which Ask was called waits, and does not only try. The tier believes so until the
+	// given time, because the server sends no message when that session gets its units from a third one.
 	NoteWaiter(until time.Duration)
 	// NotePlaced says that the first user in line waits at the server.
 	NotePlaced()
 	// Keep lowers the units to the given number or, if more are in use, to the number in use, and returns how many are left.
 	// used is the last token that was used, 0 if none is known.
 	Keep(units int) (kept int, used backend.Token)
-	// Lose takes the units from all users. The caller calls the returned function without any mutex; it notifies the
-	// users.
+	// Lose takes the units from all users. The returned function notifies the users; it is called without any mutex.
 	Lose(why string) (notify func())
 	// EndTries ends the waits that last for one attempt only and need this many units or more.
 	EndTries(need int)
@@ -44,8 +42,8 @@ type Tier interface {
 	// Expel ends the present waits.
 	Expel()
 	Look() sharedqueue.State
-	// Rest reports whether no user is inside or in line, and none was admitted since the last call (for a read-write lock:
-	// no reader).
+	// Rest reports whether no user is inside or in line, and no user was admitted since the last call. Of a read-write lock
+	// only the admissions of readers count.
 	Rest() bool
 }
 
@@ -94,7 +92,7 @@ type Plan struct {
 	// of the present block. Later readers get a higher version, even if the server has forgotten the write.
 	known, block backend.Token
 
-	contended  bool // another session waits, and this one may keep keepAtMost units
+	contended  bool // another session waits or tries, and this one may keep keepAtMost units
 	keepAtMost int
 	turnEnd    time.Time
 	hint       int       // the lowest keepAtMost of the messages since the latest copy was sent
@@ -131,7 +129,7 @@ type claim struct {
 	pressed           bool          // the copy at the end of backend.ShareGrace was scheduled
 	tries             int           // consecutive copies without a reply
 	resendAt          time.Time
-	end               time.Time // of a try that is placed: when its last copy is sent, even if sessions have not answered
+	end               time.Time // of a try that is placed: when its last copy is sent, even if not all sessions have answered
 	repeat            bool      // another copy was asked for (see Repeat) since the latest one was sent
 }
 
@@ -151,7 +149,8 @@ func (p *Plan) current() *claim {
 // end ends the claim.
 func (p *Plan) end() { p.claim, p.claiming = claim{}, false }
 
-// Idle reports whether the session has nothing of the name, and the server nothing that the session knows of.
+// Idle reports whether the session has nothing of the name and, as far as the session knows, the server has nothing of the
+// session.
 func (p *Plan) Idle() bool { return p.units == 0 && !p.claiming && !p.unsettled }
 
 // Claims reports whether a claim is under way.
@@ -172,8 +171,8 @@ func (p *Plan) Known() backend.Token { return p.known }
 // Recall sets what Known returns, in a plan that is new.
 func (p *Plan) Recall(known backend.Token) { p.known = known }
 
-// Settled returns the units that the server should have for this session. settled is false if it may have them under a later
-// epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
+// Settled returns the units that the server should have for this session. settled is false if the server may have them under a
+// later epoch: while a claim is under way, and after one that was refused although a copy may have been carried out.
 func (p *Plan) Settled() (h backend.SharedHolder, settled bool) {
 	return backend.SharedHolder{Epoch: p.epoch, Units: p.units, Under: p.under}, p.isSettled()
 }
@@ -202,8 +201,8 @@ const notRenewed = "the lease was not renewed in time"
 // lapsed reports whether the trust in the units has ended, and the users still have them.
 func (p *Plan) lapsed(at *Moment) bool { return p.units > 0 && !p.trust.Trusted(at.Now) }
 
-// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It
-// reports whether it did.
+// Refute takes the units from their users because the server no longer has them, unless a later claim was sent. It reports
+// whether it took them.
 func (p *Plan) Refute(at *Moment, epoch uint64, why string) (s Step, lost bool) {
 	if lost = p.units > 0 && p.isSettled() && p.epoch == epoch; lost {
 		s = p.Lose(at, why)
@@ -220,7 +219,7 @@ func (p *Plan) Close() Step {
 	return Step{Look: true}
 }
 
-// Repeat has one more copy of the claim sent, after the copy under way if there is one.
+// Repeat requests one more copy of the claim. It is sent after the copy that is under way, if there is one.
 func (p *Plan) Repeat() (s Step) {
 	if p.claiming {
 		p.claim.resendAt, p.claim.repeat, s.Look = time.Time{}, true, true
@@ -228,8 +227,8 @@ func (p *Plan) Repeat() (s Step) {
 	return s
 }
 
-// Wanted handles the message that another session waits, or tries if try is not 0, or waits no more if keepAtMost is Unlimited.
-// The message may be about units whose grant has not come in yet.
+// Wanted handles the message that another session waits (try is 0) or tries (try is not 0) or, if keepAtMost is Unlimited and
+// try is 0, that none waits any more. The message may be about units whose grant has not come in yet.
 func (p *Plan) Wanted(at *Moment, keepAtMost int, try uint64) (s Step) {
 	if keepAtMost == backend.Unlimited && try == 0 {
 		s.Look = p.unask(at)
@@ -271,9 +270,9 @@ func (p *Plan) contend(at *Moment, keepAtMost int) {
 	p.askTier(at)
 }
 
-// askTier has the tier keep keepAtMost units while another session waits. For the first baseTurns turns the tier may keep the
-// session's base, if that is more: all but one of the session's share. What the other session then lacks comes from sessions
-// that have more.
+// askTier has the tier keep keepAtMost units while another session waits. For baseTurns turns after the session's own turn, the
+// tier may keep the session's base, if that is more: the session's share less one unit. The units that the other session then
+// lacks come from sessions that have more than their base.
 func (p *Plan) askTier(at *Moment) {
 	keep := p.keepAtMost
 	p.base = keep < p.share-1 && !p.lowered && at.Now.Before(p.turnEnd.Add(baseTurns*at.Turn))
@@ -283,7 +282,7 @@ func (p *Plan) askTier(at *Moment) {
 	at.Tier.Ask(keep, turnAdmissions, p.turnEnd.Sub(at.Opened))
 }
 
-// baseEnd returns when the session keeps its base no longer, the zero time if it keeps none.
+// baseEnd returns the end of the time for which the session keeps its base, the zero time if it keeps none.
 func (p *Plan) baseEnd(at *Moment) time.Time {
 	if !p.contended || !p.base {
 		return time.Time{}
@@ -298,13 +297,13 @@ func (p *Plan) endBase(at *Moment) {
 	}
 }
 
-// noteWaiter records that the session which contends waits, and does not only try. Sessions that wait repeat their message at
-// each heartbeat.
+// noteWaiter records that the other session waits, and does not only try. Sessions that wait repeat their message at each
+// heartbeat.
 func (p *Plan) noteWaiter(at *Moment) {
 	at.Tier.NoteWaiter(at.Now.Add(at.Heartbeat + at.Heartbeat/4).Sub(at.Opened))
 }
 
-// turnAdmissions is how many of its callers a session admits while another session waits.
+// turnAdmissions is how many of its callers a session admits in a turn, while another session waits.
 const turnAdmissions = 64
 
 // Times of a semaphore, in turns.
@@ -314,7 +313,7 @@ const (
 )
 
 // extend sets the lease of the units, unless the present one is longer. Trust that has ended begins anew if the users still
-// have the units: the server has had them all the time.
+// have the units, because the server has had them all the time.
 func (p *Plan) extend(at *Moment, t lease.Lease) {
 	if p.trust.Until().After(t.Until()) {
 		return
@@ -331,8 +330,8 @@ func (p *Plan) have(units int) {
 	}
 }
 
-// lose takes the units from all users. The driver calls the returned function without a mutex; it notifies the
-// users. Units that the server may still have are unsettled. A claim that keeps units is over.
+// lose takes the units from all users. The returned function notifies the users; the driver calls it without a mutex. Units
+// that the server may still have are unsettled. A claim that keeps units is over.
 func (p *Plan) lose(at *Moment, why string) (notify func()) {
 	notify = at.Tier.Lose(why)
 	if p.units > 0 {
