@@ -42,9 +42,9 @@ func (b *Backend) Connect(ctx context.Context, session string, sink backend.Sink
 type Option func(*Backend) error
 
 // WithPrefix puts prefix in front of the keys and channels of every lock, so that several applications can share a
-// Redis. The default is "", so that lock N is the hash N. Any bytes but braces are allowed (they would decide the
-// Cluster slot of every lock), up to 256. Two Backends with the same prefix share their locks; no prefix should be
-// the beginning of another, or lock names could meet: "app:" and "web:" are good, "a" and "ap" are not.
+// Redis. The default is "", with which lock N is the hash N. A prefix has at most 256 bytes, and neither braces, which
+// would decide the Cluster slot of every lock, nor the text "relock:". Two Backends with the same prefix share their locks; no
+// prefix should be the beginning of another, or lock names could meet: "app:" and "web:" are good, "a" and "ap" are not.
 func WithPrefix(prefix string) Option {
 	return func(b *Backend) error {
 		if err := wire.CheckPrefix(prefix); err != nil {
@@ -55,18 +55,18 @@ func WithPrefix(prefix string) Option {
 	}
 }
 
-// WithReplicas makes every call that gets a lock wait until n replicas have acknowledged that (Redis's WAIT), so that a
-// failover to one of them does not forget the holder: of a Lock, either side of an RWLock, permits and slots. If fewer
+// WithReplicas makes every call that gets a Lock, either side of an RWLock, permits or slots wait until n replicas have
+// acknowledged that (Redis's WAIT), so that a failover to one of these replicas does not forget the holder. If fewer
 // acknowledge it within timeout, also because fewer are connected, the call fails at once with
-// reentrant.ErrNotReplicated, whatever is left of the time of its context: it has nothing, and what the master gave it is
+// reentrant.ErrNotReplicated, however much time its context has left. It has nothing then: what the master gave is
 // given back. Callers of the same session that wait for the same units of an RWLock or a Semaphore fail with it. A call
-// that only waits until another session gives the lock back does not fail for the replicas.
+// that only waits until another session gives the lock back does not fail because of the replicas.
 //
-// Calls of owners that have a lock already do not fail at once, since they would lose it. A Condition's Await returns when
-// n replicas have acknowledged that its owner has the lock again, and asks again until they have; if its wait ends first,
-// it returns ErrLost, as without replicas. Lock.Resume is sent again until n have it or its context ends: the hold is not
-// given back, and the error then has OutcomeUnknown and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal
-// and renewals do not wait for replicas.
+// A call of an owner that has the lock already does not fail at once, since the owner would lose the lock. A Condition's
+// Await returns when n replicas have acknowledged that its owner has the lock again, and asks again until they have; if
+// its wait ends first, it returns ErrLost, as it does without replicas. Lock.Resume is sent again until n replicas have
+// the hold or the context ends. If the context ends first, the hold is not given back, and the error has OutcomeUnknown
+// and reentrant.ErrNotReplicated. Re-entries, downgrades, Unlock, Signal and renewals do not wait for replicas.
 //
 // WithReplicas makes a lost lock after a failover unlikely, not impossible: a failover may promote a replica that did not
 // acknowledge. Tokens protect the data then as always. It costs a second round trip for each acquire, and a connection
@@ -82,9 +82,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// WithoutScripts runs the verbs without Lua, for servers that forbid it: each reads the lock's keys under WATCH,
-// decides here, and writes the changes with MULTI and EXEC, again if another client was quicker. The data in Redis is
-// the same, so sessions with and without scripts can share locks.
+// WithoutScripts runs the verbs without Lua, for servers that forbid Lua. Each verb reads the lock's keys under WATCH,
+// decides in this process, and writes the changes with MULTI and EXEC; if another client was quicker, the verb starts
+// again. The data in Redis is that of the scripts, so sessions with and without scripts can share locks.
 //
 // It costs two round trips and more for every command, more under contention (in each round one of the clients succeeds),
 // a connection from the client's pool (BlockingPoolSize) for the time of each command, which then stays open for the next
@@ -99,14 +99,15 @@ func WithoutScripts() Option {
 
 // WithRedisson makes locks fully compatible with those of Redisson's getLock of the same name (a [WithPrefix] is part
 // of the name), waiting included: a session that frees a lock wakes a thread of Redisson's that waits for it, and the
-// other way round. Without it they still exclude each other, but a waiting session asks again only at its next
-// heartbeat, and a waiting thread when the lease that it was shown has ended. All processes that share locks with
-// Redisson should use it. It is for Locks alone: Redisson's clients do not see that an RWLock or a Semaphore has a name.
+// other way round. Without WithRedisson sessions and threads still exclude each other, but a waiting session asks again
+// only at its next heartbeat, and a waiting thread when the lease that it was shown has ended. All processes that share
+// locks with Redisson should use this option. It is for Locks alone: Redisson's clients do not see that an RWLock or a
+// Semaphore has a name.
 //
 // It costs a PUBLISH within each command that frees a lock. A session that waits needs one connection for all channels of
-// Redisson's that it listens to, and sends a command for each message. There is no queue for both: a thread of Redisson's
-// takes a free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson has no
-// tokens: see docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to arrive
+// Redisson's that it listens to, and sends a command for each message. Sessions and threads have no common queue: a thread of
+// Redisson's takes a free lock past the sessions that wait, and while sessions wait the lock passes between them. Redisson
+// has no tokens: see docs/divergence.md. In a Cluster, Redisson's ShardedSubscriptionMode must be OFF for its messages to arrive
 // here. WithRedisson needs scripts, and with ACLs the channels redisson_lock__channel:*.
 func WithRedisson() Option {
 	return func(b *Backend) error {
@@ -115,8 +116,8 @@ func WithRedisson() Option {
 	}
 }
 
-// New makes a Backend over the caller's client: standalone, Sentinel or Cluster, Redis 6.2 or later, Valkey. No
-// command is sent yet; opening a session does that. The package documentation lists its requirements of the client.
+// New makes a Backend over the caller's client, for a standalone server, Sentinel or a Cluster, of Redis 6.2 or later or
+// Valkey. New sends no command; opening a session does that. The package documentation lists what the client needs.
 func New(client rueidis.Client, opts ...Option) (*Backend, error) {
 	if client == nil {
 		return nil, errors.New("redisbackend: New: nil client")
@@ -148,13 +149,13 @@ const (
 	// before. rueidis's own default, 10 s, is as long as a lease: a lost command would be noticed when it is too late
 	// to send it again. With 3 s a renewal at a third of the default lease gets a second try.
 	openWriteTimeout = 3 * time.Second
-	// openBuffer is the size of the read and of the write buffer of each connection of that client. A pipeline of
+	// openBuffer is the size of the read and of the write buffer of each connection of a client made by Open. A pipeline of
 	// renewals is larger and is then written in several pieces; rueidis's default is half a megabyte each.
 	openBuffer = 64 << 10
 )
 
 // Open makes a Backend with a client of its own: redis://[user:password@]host[:port][/db], or rediss:// for TLS,
-// with the query parameters that rueidis.ParseURL knows; another one is an error. It connects at once and checks the
+// with the query parameters that rueidis.ParseURL knows; any other is an error. It connects at once and checks the
 // password: on failure the error has the server's words, and never the password. If the server speaks TLS and the URL does
 // not, or the other way round, the error says so. Close closes the client.
 func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
@@ -165,15 +166,15 @@ func Open(ctx context.Context, url string, opts ...Option) (*Backend, error) {
 	return open(ctx, "Open", option, opts)
 }
 
-// OpenClient is Open with rueidis's options in place of a URL: for Sentinel, a Cluster with several addresses, a dialer
-// or credentials that change. Options that are zero, and that Relock wants to differ from rueidis's defaults, get the
-// values that Open gives them: PipelineMultiplex, ConnWriteTimeout (3 s), BlockingPoolCleanup, the sizes of the
-// buffers, and ClientName: host and process id, as in the ids of sessions, for CLIENT LIST. Client-side caching is off.
+// OpenClient does what Open does, with rueidis's options in place of a URL: for Sentinel, a Cluster with several
+// addresses, a dialer or credentials that change. These options get the values that Open gives them, if they are zero:
+// PipelineMultiplex, ConnWriteTimeout (3 s), BlockingPoolCleanup, the sizes of the buffers, and ClientName, which CLIENT
+// LIST shows (host and process id, as in the ids of sessions). Client-side caching is off.
 func OpenClient(ctx context.Context, option rueidis.ClientOption, opts ...Option) (*Backend, error) {
 	return open(ctx, "OpenClient", option, opts)
 }
 
-// open makes a Backend with a client of its own for the function that is called name.
+// open makes a Backend with a client of its own. name is that of the exported function that calls open, for its errors.
 func open(ctx context.Context, name string, option rueidis.ClientOption, opts []Option) (*Backend, error) {
 	if err := new(Backend).apply(opts); err != nil { // return before anything is opened
 		return nil, fmt.Errorf("redisbackend: %s: %w", name, err)
@@ -191,8 +192,8 @@ func open(ctx context.Context, name string, option rueidis.ClientOption, opts []
 	return b, nil
 }
 
-// An openError is the error of a function that connects, with its name before the reason: "redisbackend: Open: backend
-// unavailable: connection refused".
+// An openError is the error of a function that connects. Its text has the function's name before the reason:
+// "redisbackend: Open: backend unavailable: connection refused".
 type openError struct {
 	name string
 	err  error
@@ -236,7 +237,7 @@ func withDefaults(option rueidis.ClientOption) rueidis.ClientOption {
 		option.ClientName = cmp.Or(option.ClientName, backend.ProcessName())
 	}
 	option.PipelineMultiplex = cmp.Or(option.PipelineMultiplex, -1)              // one connection: commands arrive in the order in which they were sent
-	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // for the connections of a burst of commands that need one each
+	option.BlockingPoolCleanup = cmp.Or(option.BlockingPoolCleanup, time.Minute) // closes what a burst of commands has opened
 	option.ReadBufferEachConn = cmp.Or(option.ReadBufferEachConn, openBuffer)
 	option.WriteBufferEachConn = cmp.Or(option.WriteBufferEachConn, openBuffer)
 	option.ConnWriteTimeout = cmp.Or(option.ConnWriteTimeout, openWriteTimeout)

@@ -21,23 +21,23 @@ import (
 //	◀──────────────────────── lease ─────────────────────────▶
 //	sent ── nodes count from here on ──── trusted until ── margin
 //
-// All nodes are asked at once. The verb returns when the majority has decided, or cannot any more. It does not wait for
-// a slow or dead node beyond its limit; a late reply is handled when it comes.
+// A verb asks all nodes at once. It returns when a majority has decided, or when no majority can decide any more. It waits
+// for a slow or dead node only up to a time limit; a later reply is handled when it comes.
 //
 // # Safety
 //
 // A node has a lock for one session at a time, and any two majorities share a node. So two owners can hold a lock only if
-// a node forgets one of them. A hold that all n nodes have outlives the memory of any minority of them; one that only a
-// bare majority has, because the others were away, outlives none. A renewal (every third of a lease) therefore puts the
-// hold back on nodes that have forgotten it, or where its lease has ended while they were cut off: only while a majority
-// has it in that very renewal, and only where the node finds the lock free, so it never displaces another owner. Still, a
-// master without persistence that crashes and comes back within a lease has forgotten: run it with appendfsync always, or
-// let it stay away for the longest lease. Replicas that take over from a master forget too: a node must have no failover.
+// a node forgets one of them. A hold that all nodes have is safe when any minority of them forgets it; a hold that only a
+// bare majority has, because the other nodes were away, is safe when none does. Therefore a renewal (every third of a
+// lease) puts the hold back on nodes that have forgotten it, or where its lease has ended while they were cut off. It does
+// so only if a majority has the hold in that very renewal, and only where a node finds the lock free, so it never
+// displaces another owner. Still, a master without persistence forgets its holds when it crashes: run it with appendfsync
+// always, or keep it away for the longest lease. A replica that takes over may forget too: a node must have no failover.
 //
 // # Tokens
 //
-// The token of a hold is the highest that the nodes of its majority have given. Before the hold is granted it is written
-// back until a majority of the nodes has it as their last. The next holder's majority shares a node with that majority.
+// The token of a hold is the highest that the nodes of its majority have given. Before the hold is granted the token is
+// written back until a majority of the nodes has it as their last. The next holder's majority shares a node with these.
 // This node gives a token above its last one, so the next holder's token is higher too. Mostly no write is necessary: the
 // attempt proposes a token a little ahead of the nodes' clocks, and all give that token.
 //
@@ -48,14 +48,14 @@ import (
 // up to an eighth of a second, with jitter; one waiting session receives a message when the lock is given back and
 // tries at once. So between processes there is no order of arrival: a session may be overtaken any number of times, and
 // its wait has no bound. Within a process the order is as always. A session whose turn is over gives the lock back if
-// it knows that another waits.
+// it knows that another session waits.
 //
-// Conditions need that queue: without it the waits and signals of a lock's conditions return errors.ErrUnsupported
+// Conditions need a queue of sessions: without it the waits and signals of a lock's conditions return errors.ErrUnsupported
 // ([backend.Conditions]). Holds do not move between sessions ([backend.Resumer]), and deadlocks are found within a
 // session only ([backend.Registry]).
 //
 // When fewer than a majority can be reached the error is [reentrant.ErrNoQuorum], after half a second for a round (all
-// nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if the others
+// nodes are asked at once; an attempt may have two rounds, and opening a session takes up to five seconds if nodes
 // hang); what some nodes granted is given back. The error then never says that another session has the lock.
 type Quorum = quorum.Quorum
 
@@ -64,9 +64,9 @@ type Quorum = quorum.Quorum
 // can be reached and accept writes then. The options are those of New, except WithReplicas, WithoutScripts and
 // WithRedisson; all processes must use the same nodes with the same prefix.
 //
-// A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Ask rueidis for a
-// client with ForceSingleClient: then NewClient returns one even for a node that is down, beside the error, and the
-// process can start without it.
+// A client with a short Dialer.Timeout and ConnWriteTimeout forgets a dead node's commands sooner. Set
+// ForceSingleClient in rueidis's options: rueidis.NewClient then returns a client along with its error even for a node that
+// is down, and the process can start without that node.
 func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	if n := len(clients); n != 3 && n != 5 {
 		return nil, fmt.Errorf("redisbackend: NewQuorum: %d clients, 3 or 5 are needed", n)
@@ -86,8 +86,8 @@ func NewQuorum(clients []rueidis.Client, opts ...Option) (*Quorum, error) {
 	return q, nil
 }
 
-// independent returns the deployment that a client reaches, as a node of a quorum. It returns an error unless that is a
-// standalone master, and the options are those that a quorum allows.
+// independent returns the deployment that a client reaches, as a node of a quorum. It returns an error for a client of
+// Sentinels or a Cluster, and for an option that a quorum does not allow.
 func independent(client rueidis.Client, opts []Option) (*single.Deployment, error) {
 	if client != nil && client.Mode() != rueidis.ClientModeStandalone {
 		return nil, errors.New("not a standalone master: a failover would forget the holders of the locks")

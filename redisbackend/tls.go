@@ -22,7 +22,7 @@ func explainTLS(ctx context.Context, option rueidis.ClientOption, err error) err
 		return err
 	}
 	if len(option.InitAddress) == 0 || option.DialCtxFn != nil || option.DialFn != nil {
-		return err // the caller's own way to the server
+		return err // the caller has its own way to connect
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(option.Dialer.Timeout, rueidis.DefaultDialTimeout))
 	defer cancel()
@@ -42,7 +42,8 @@ const silence = 500 * time.Millisecond
 var errSilent = fmt.Errorf("no reply within %v", silence)
 
 // silentTLS waits for the duration silence, and then asks the server in the way that the client did not try. If the server
-// replies, silentTLS sends to found an error that says so, since the caller may not wait until the client gives up. stop ends it.
+// replies, silentTLS sends to found an error that says so, since the caller may not wait until the client gives up. stop ends
+// all this.
 func silentTLS(ctx context.Context, option rueidis.ClientOption) (found <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	hint := make(chan error, 1)

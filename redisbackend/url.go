@@ -12,9 +12,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ParseURL reads the URL of a server as [Open] does: to check it before anything is opened, or for [OpenClient] with options
-// that a URL cannot have. Unlike rueidis.ParseURL it refuses parameters that are not known, and its errors never quote a
-// password.
+// ParseURL reads the URL of a server as [Open] does. Use it to check a URL before anything is opened, or to add options that
+// a URL cannot have before [OpenClient]. Unlike rueidis.ParseURL it refuses parameters that are not known, and its errors
+// never quote a password.
 func ParseURL(url string) (rueidis.ClientOption, error) {
 	option, err := clientOption(url)
 	if err != nil {
@@ -23,12 +23,12 @@ func ParseURL(url string) (rueidis.ClientOption, error) {
 	return option, err
 }
 
-// parameters are those that rueidis.ParseURL knows. It ignores all others.
+// parameters are the names of the parameters that rueidis.ParseURL knows. rueidis.ParseURL ignores all others.
 var parameters = []string{"addr", "client_cache", "client_name", "db", "dial_timeout", "master_set", "max_retries", "protocol",
 	"skip_verify", "write_timeout"}
 
-// checkParameters returns an error that names the first parameter that is not known. What is no name, or stands before an @,
-// may be a part of a password, and is not quoted.
+// checkParameters returns an error that names the first parameter that is not known. It does not
+// quote a text that may be a part of a password: one that cannot be a name, or any text of a query that has an @.
 func checkParameters(query string) error {
 	if query == "" {
 		return nil

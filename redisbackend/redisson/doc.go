@@ -4,5 +4,6 @@
 //	mvn --file redisbackend/redisson/java dependency:copy-dependencies -DoutputDirectory=/a/folder
 //	RELOCK_REDISSON=/a/folder go test -tags redisson ./redisbackend/redisson
 //
-// Without RELOCK_REDISSON its tests are skipped, and without the tag not built. The stage redisson of .ci/run does both.
+// Without RELOCK_REDISSON its tests are skipped, and without the tag not built. The stage redisson of .ci/run
+// sets both.
 package redisson

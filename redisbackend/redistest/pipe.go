@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// newPipe returns a connection in memory: its end for a client, and the server's.
+// newPipe returns the two ends of a connection in memory: the client's, and the server's.
 //
-// The server's writes do not wait for the client to read, as they do not with a socket. With a net.Pipe alone a client
+// As with a socket, the server's writes do not wait for the client to read. With a net.Pipe alone a client
 // that publishes to itself would block: the server replies only after it has pushed the message to each subscriber, and
 // a subscriber may be waiting for a reply.
 func newPipe() (client, served net.Conn) {

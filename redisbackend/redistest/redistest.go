@@ -43,7 +43,7 @@ type Server struct {
 	client  rueidis.Client
 	backend *redisbackend.Backend
 	mu      sync.Mutex    // guards the next two, and the setting of redis's clock; acquired before redis's own mutex
-	ahead   time.Duration // of the clock here
+	ahead   time.Duration // how far the server's clock is ahead of the process's
 	closed  bool          // no connection is made any more
 }
 
@@ -65,8 +65,8 @@ func New() (*Server, error) {
 	return s.open()
 }
 
-// URL returns the URL of a server of this process's own: the first call starts it, and it lives as long as the process. It
-// is for a first try, in the place of the URL of a real Redis. URL panics where [New] returns an error.
+// URL returns the URL of a server that the first call starts, and that lives as long as the process. It is for a first try,
+// in the place of the URL of a real Redis. URL panics where [New] returns an error.
 func URL() string { return own().URL() }
 
 var own = sync.OnceValue(func() *Server {
@@ -148,8 +148,8 @@ func (s *Server) open() (_ *Server, err error) {
 	return s, nil
 }
 
-// tick sets the clock before a command, so that within a script it stands still, as in Redis: no key expires half way
-// through one.
+// tick sets the clock before a command, and not within a script. So the clock stands still while a script runs, as in Redis,
+// and no key expires half way through.
 func (s *Server) tick(_ *server.Peer, command string, _ ...string) bool {
 	if command == "EVAL" || command == "EVALSHA" || s.idle() {
 		s.mu.Lock()
@@ -159,8 +159,8 @@ func (s *Server) tick(_ *server.Peer, command string, _ ...string) bool {
 	return false
 }
 
-// idle reports whether no script runs. It is false for each command of a script, which calls tick too: setting the
-// clock would then wait for the script to end.
+// idle reports whether no script runs. A script's own commands call tick too: to set the clock for one of them would wait
+// for the script to end.
 func (s *Server) idle() bool {
 	if s.redis.TryLock() {
 		s.redis.Unlock()
@@ -169,9 +169,9 @@ func (s *Server) idle() bool {
 	return false
 }
 
-// StepClock moves the server's clock ahead by d, as after a correction or a failover to a server whose clock is ahead: d
-// is gone from every lease and expiry, from the next command on. A negative d moves it back, and lengthens them. The clock
-// of the process stays.
+// StepClock moves the server's clock ahead by d, as after a correction or a failover to a server whose clock is ahead.
+// From the next command on every lease and expiry is shorter by d. A negative d moves the clock back, and makes them
+// longer. The clock of the process does not change.
 func (s *Server) StepClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,9 +188,9 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 // Client returns a client of the server. It is closed with the server.
 func (s *Server) Client() rueidis.Client { return s.client }
 
-// ClientOption returns the options of Client, for another client: for that of another process, or one whose connections
-// fail, with a DialCtxFn that wraps those of Dial. In a bubble it sends no PING each second to find out that a connection
-// has fallen silent, unless Dialer.KeepAlive is set.
+// ClientOption returns the options of Client, for another client: one of another process, or one whose connections fail
+// because its DialCtxFn wraps those of Dial. In a bubble a client with these options sends no PING each second to find out
+// that a connection has fallen silent, unless Dialer.KeepAlive is set.
 func (s *Server) ClientOption() rueidis.ClientOption {
 	o := s.options
 	o.InitAddress = slices.Clone(o.InitAddress)
@@ -198,7 +198,7 @@ func (s *Server) ClientOption() rueidis.ClientOption {
 }
 
 // Dial connects to the server in memory, also in a bubble. Most clients of Redis have an option for a function that
-// does so. It returns net.ErrClosed when the server is closed.
+// connects. Dial returns net.ErrClosed when the server is closed.
 func (s *Server) Dial() (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *Server) Close() {
 
 // withoutPort starts the server without a port.
 func (s *Server) withoutPort() error {
-	conn, err := s.redis.Dial() // starts it; the connection itself blocks its writers
+	conn, err := s.redis.Dial() // starts the server. The connection is not used: it blocks its writers
 	if err != nil {
 		return err
 	}

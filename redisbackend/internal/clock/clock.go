@@ -25,20 +25,20 @@ type Sample struct {
 }
 
 // SampleSince returns the sample, without its stamp, of a command that was sent at a given time and has its reply by now. If
-// it is called later, the sample is wider, and not wrong.
+// SampleSince is called some time after the reply came, the sample is wider, but not wrong.
 func SampleSince(sent time.Time) Sample {
 	return Sample{Sent: InstantOf(sent), Received: time.Since(Started)}
 }
 
-// A Mapping bounds how far Redis's clock is ahead of the local one: at least low and at most high. Samples narrow it,
-// age widens it.
+// A Mapping bounds how far Redis's clock is ahead of the local one: at least low and at most high. Samples narrow these
+// bounds, age widens them.
 //
 //	          ├─────────── sample 1 ───────────┤
 //	                     ├──────── sample 2 ─────────┤
 //	                     ├─────────────────────┤           both are right: known
 //	├── 3 ──┤                                              cannot be: start anew from the latest
 //
-// It is pure arithmetic. The zero mapping knows nothing.
+// The zero Mapping knows no bounds.
 type Mapping struct {
 	Known     bool
 	low, high instant // Redis time minus local time, as of at
@@ -46,10 +46,10 @@ type Mapping struct {
 }
 
 const (
-	// drift is the most by which two clocks may run apart: 1000 ppm, that is 1 ms per second. A quartz is off by 50;
-	// the rest allows for clocks that are slewed (adjtime slews by 500), on either side.
+	// drift is the most by which two clocks may run apart, in ppm: 1 ms per second. A quartz is off by up to 50 ppm; the rest
+	// allows for clocks on either side that are slewed (adjtime slews by 500 ppm).
 	drift = 1000
-	// resolution is how finely a reply shows Redis's clock.
+	// resolution is the unit in which a reply shows Redis's clock.
 	resolution = time.Microsecond
 )
 
@@ -86,8 +86,9 @@ func (m Mapping) aged(at instant) Mapping {
 	return Mapping{Known: m.Known, low: m.low - slack, high: m.high + slack, at: at}
 }
 
-// NotAfter returns a Redis time that is no later than the local time t: a script that runs at or after t finds that it
-// has passed, and may find so earlier. It returns 0, which has always passed, when nothing is known.
+// NotAfter returns a Redis time, in µs, that is before the local moment t. A script that runs at t or later finds that the
+// Redis time has passed; a script that runs shortly before t may find so, too. If no bounds are known, NotAfter returns 0, a
+// time that has always passed.
 func (m Mapping) NotAfter(t instant) int64 {
 	if !m.Known {
 		return 0
@@ -96,9 +97,10 @@ func (m Mapping) NotAfter(t instant) int64 {
 	return max(0, int64((latest-1)/resolution))
 }
 
-// Earliest returns the first local moment at which Redis's clock can have shown stamp, for a message that arrived at a
-// given moment, and false when nothing is known. It is not rounded to milliseconds, since a grant is compared with the
-// replies to commands that were sent just before it. Keys expire up to a millisecond early: the margin of a lease covers that.
+// Earliest returns the first local moment at which Redis's clock can have shown stamp, the time in a message that arrived at
+// the moment arrived. It returns false if no bounds are known. It does not round to milliseconds, since a grant is compared
+// with the replies to commands that were sent just before it. Keys expire up to a millisecond early; the margin of a lease
+// covers that.
 func (m Mapping) Earliest(stamp int64, arrived instant) (instant, bool) {
 	if !m.Known {
 		return 0, false
@@ -129,29 +131,30 @@ func (c *Clock) Saw(s Sample) {
 	}
 }
 
-// Forget drops the mapping: the connection was lost, and the next one may lead to another node with another clock.
+// Forget drops the mapping. It is called when the connection was lost: the next one may lead to a node with another clock.
 func (c *Clock) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Mapping = Mapping{}
 }
 
-// Restart forgets the latest sample, too: whatever clock the next one shows, Jumped is not called.
+// Restart drops the mapping and also forgets the latest sample, so the next sample cannot contradict it, and Jumped is not
+// called.
 func (c *Clock) Restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Mapping, c.last = Mapping{}, Mapping{}
 }
 
-// NotAfter is Mapping.NotAfter.
+// NotAfter returns what NotAfter of the mapping returns.
 func (c *Clock) NotAfter(t instant) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Mapping.NotAfter(t)
 }
 
-// Earliest is Mapping.Earliest. If the message would have been written after it arrived, the clock was stepped or is
-// another one, and the mapping is dropped.
+// Earliest returns what Earliest of the mapping returns. But if the message would have been written after it arrived, Redis's
+// clock was stepped or is another one: then Earliest drops the mapping and returns false.
 func (c *Clock) Earliest(stamp int64, arrived instant) (instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,10 +176,9 @@ func (c *Clock) Latest(t instant) int64 {
 	return int64((t + c.Mapping.aged(t).high) / resolution)
 }
 
-// Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. Two slots of one node merely
-// keep the same mapping twice. A slot can move to another node with only a redirection that the client follows by
-// itself, so the clock is the only sign: after one sample of another clock all slots start anew, and the session renews
-// its leases.
+// Clocks are the clocks of a deployment: one, or in a Cluster one for each slot in use. For two slots of one node the same
+// mapping is kept twice. When a slot moves to another node, the client follows the redirection by itself, so only a sample
+// of another clock shows the move. After such a sample all slots start anew, and the session renews its leases.
 type Clocks struct {
 	One    Clock
 	mu     sync.Mutex // guards slots; taken before a Clock's mutex

@@ -41,13 +41,14 @@ var (
 	withNote = reading{note: true}
 )
 
-// transact reads the lock (and what else the verb needs), lets run decide, and writes the changes, again until no other
-// client has changed the lock in between. run may be called more than once. If reading fails, nothing has happened.
+// transact reads the lock (and what else the verb needs), lets run decide, and writes the changes. It does so again until no
+// other client has changed the lock in between, so run may be called more than once. If reading fails, nothing has happened.
 func (n noscript) transact(ctx context.Context, what reading, run func(now protocol.Instant, l *protocol.Lock)) error {
 	return n.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) { return n.try(ctx, client, what, run) })
 }
 
-// rounds calls try over one connection until it succeeds.
+// rounds calls try, with one connection, until try returns true or an error. If the connection was lost before anything was
+// written, it goes on with another connection for a while.
 func (n noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) (bool, error)) error {
 	for began := time.Now(); ; {
 		client, release, err := push.Dedicate(ctx, n.Conn.Deployment.Client)
@@ -67,8 +68,8 @@ func (n noscript) rounds(ctx context.Context, try func(rueidis.DedicatedClient) 
 }
 
 // reopening is how long a verb that has written nothing yet tries other connections when one of the pool is lost. The
-// client itself detects such connections within a second. A server that is down refuses new ones at once, so there is a
-// pause between two.
+// client itself detects lost connections within a second. A server that is down refuses new connections at once, so there
+// is a pause, reopenEvery, before each.
 const (
 	reopening   = time.Second
 	reopenEvery = 5 * time.Millisecond
@@ -79,7 +80,7 @@ type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
-// try makes one round: it reads, runs and writes. It returns false if another client was quicker.
+// try makes one round: it reads, calls run and writes. It returns false if another client has changed the lock in between.
 func (n noscript) try(ctx context.Context, client rueidis.DedicatedClient, what reading, run func(now protocol.Instant, l *protocol.Lock)) (bool, error) {
 	i, err := n.read(ctx, client, what)
 	if err != nil {
@@ -131,14 +132,14 @@ func (n noscript) notRead(ctx context.Context, err error) error {
 	return n.notDone(ctx, err)
 }
 
-// notDone returns the error of a connection that was lost before anything was written.
+// notDone returns a lostError, for a connection that was lost before anything was written.
 func (n noscript) notDone(ctx context.Context, err error) error {
 	n.Clock.Forget()
 	return &lostError{wire.Unavailable(fmt.Errorf("not done: %w", wire.Blame(ctx, err)))}
 }
 
-// commit writes the changes in one transaction. It returns false if a watched key has changed since, and nothing was
-// written. Without changes it only checks the keys: if none has changed, all values that were read existed at one moment.
+// commit writes the changes in one transaction. It returns false if a watched key has changed since it was read; then nothing
+// was written. Without changes it only checks the keys: if none has changed, all values that were read existed at one moment.
 func (n noscript) commit(ctx context.Context, client rueidis.DedicatedClient, changes rueidis.Commands) (bool, error) {
 	begin, end := client.B().Multi().Build(), client.B().Exec().Build()
 	answers := client.DoMulti(ctx, slices.Concat(rueidis.Commands{begin}, changes, rueidis.Commands{end})...)
@@ -177,7 +178,7 @@ func discarded(ctx context.Context, queued []rueidis.RedisResult, exec error) er
 			continue
 		}
 		err = wire.Fail(ctx, err)
-		if i == 0 && len(queued) > 1 { // not even MULTI: then the commands after it were executed one by one
+		if i == 0 && len(queued) > 1 { // MULTI itself failed: then the commands after it were executed one by one
 			err = backend.WithOutcomeUnknown(err)
 		}
 		return err
@@ -324,13 +325,13 @@ func (n noscript) Beat(ctx context.Context, condition string, tickets, served []
 // Inspect implements backend.Remote.
 func (n noscript) Inspect(ctx context.Context) (st backend.State, err error) {
 	err = n.transact(ctx, withNote, func(now protocol.Instant, l *protocol.Lock) {
-		seen := *l // inspecting removes nothing that has expired
+		seen := *l // a copy: Redis keeps what has expired, which Inspect removes
 		st = seen.Inspect(now)
 	})
 	return st, n.NameOtherData(ctx, err)
 }
 
-// ForceUnlock implements backend.Remote. As in Acquire, a copy whose time is over is not sent.
+// ForceUnlock implements backend.Remote. It does not send a copy whose time is over.
 func (n noscript) ForceUnlock(ctx context.Context, notAfter time.Time) (had bool, err error) {
 	var refused error
 	err = n.transact(ctx, lockOnly, func(now protocol.Instant, l *protocol.Lock) {
@@ -356,7 +357,8 @@ func (Verbs) Probe(ctx context.Context, r *single.Remote) error {
 	return err
 }
 
-// Renew renews a few locks at a time, so that a lock which other clients change often does not delay the rest.
+// Renew implements the verbs of a single.Deployment. It renews a few locks at a time, so that one which other clients change
+// often does not delay the rest.
 func (Verbs) Renew(ctx context.Context, c *single.Conn, renewals []backend.Renewal) {
 	aFewAtOnce(renewals, func(w *backend.Renewal) {
 		w.Gone, w.First, w.Units = false, 0, 0
@@ -420,9 +422,9 @@ func renewOne(ctx context.Context, c *single.Conn, w *backend.Renewal) error {
 }
 
 // renewWhenFull renews on a server without free memory. Redis then queues no command for a transaction, not even one that
-// needs no memory, so a command of its own extends the lease. Another session may get the lock just before that: then
-// this hold is gone, as the second read shows, and the other session's lease has at most become longer. (Redis 6 has no
-// command that only extends. There it can shorten the other session's lease, if memory became free at that moment.)
+// needs no memory, so a command of its own extends the lease. Another session may get the lock just before that command:
+// then this hold is gone, as the second read shows, and the other session's lease has at most become longer. (Redis 6 has
+// no command that only extends a TTL. There the command can shorten the other session's lease, if memory became free.)
 func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	var ttl, keep time.Duration
 	look := func() error {
@@ -445,7 +447,7 @@ func (n noscript) renewWhenFull(ctx context.Context, w *backend.Renewal) error {
 	return look()
 }
 
-// prolong sets a key's TTL to at least d, on Redis 6 to d.
+// prolong makes a key's TTL at least d; on Redis 6 it sets the TTL to d.
 func (n noscript) prolong(ctx context.Context, key string, d time.Duration) error {
 	client := n.Conn.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(key).Milliseconds(int64(wire.Millis(d))).Gt().Build()).Error()

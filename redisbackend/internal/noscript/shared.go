@@ -28,7 +28,7 @@ type sharedSnapshot struct {
 
 	now    protocol.Instant
 	was    map[string]string // the hash as it was read
-	before map[string]string // the same hash as this package writes it: the summary of all entries may be more exact
+	before map[string]string // the hash as this package would write it: its summary may be more exact than the one in was
 	ttl    time.Duration     // of the key; not positive if there is none
 	shared protocol.Shared
 	told   []message
@@ -40,7 +40,7 @@ const notThere, noExpiry = -2, -1
 // keepShared is how long a shared name keeps its kind after its last use.
 const keepShared = 10 * time.Second
 
-// Share implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
+// Share implements backend.Sharer. It does not send a copy whose time is over.
 func (n noscript) Share(ctx context.Context, req backend.ShareRequest) (reply backend.ShareReply, err error) {
 	if err := wire.CheckShare(&req); err != nil {
 		return reply, err
@@ -70,7 +70,7 @@ func (n noscript) InspectShared(ctx context.Context) (st backend.SharedState, er
 	return st, err
 }
 
-// ForceShared implements backend.Sharer. As in Acquire, a copy whose time is over is not sent.
+// ForceShared implements backend.Sharer. It does not send a copy whose time is over.
 func (n noscript) ForceShared(ctx context.Context, kind backend.ShareKind, notAfter time.Time) (had bool, err error) {
 	var refused error
 	err = n.transactShared(ctx, true, func(i *sharedSnapshot) {
@@ -93,7 +93,7 @@ func (n noscript) NoteShared(ctx context.Context, req backend.NoteRequest) (kept
 	return kept, err
 }
 
-// renewShared renews units of a shared name. A server without free memory refuses this, since it writes the hash.
+// renewShared renews units of a shared name. A server without free memory refuses that, since the hash has to be written.
 func (n noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 	err := n.transactShared(ctx, false, func(i *sharedSnapshot) {
 		w.Units = i.shared.Renew(i.now, n.Conn.Session, w.Epoch, w.Under, min(w.Lease, wire.MaxTTL))
@@ -102,8 +102,9 @@ func (n noscript) renewShared(ctx context.Context, w *backend.Renewal) error {
 	return err
 }
 
-// transactShared is transact for a shared name. It also reads the hold key, which must not be there, if withHold is set.
-// Not every verb sets it: in a slot on the move a Cluster refuses a command that names a missing key beside the record.
+// transactShared does for a shared name what transact does for a lock. If withHold is set, it also reads the hold key, which
+// must not exist. Not every verb sets withHold, since in a slot that moves, a Cluster refuses a command that names a missing
+// key together with the record.
 func (n noscript) transactShared(ctx context.Context, withHold bool, run func(*sharedSnapshot)) error {
 	return n.rounds(ctx, func(client rueidis.DedicatedClient) (bool, error) {
 		i, err := n.lookShared(ctx, client, withHold)
@@ -179,8 +180,8 @@ func (s *sharedSnapshot) parse(answers []rueidis.RedisResult) error {
 	return absent(answers[4:])
 }
 
-// absent returns an error if the hold key is there. No session has units of the name, so the key is that of a Lock, or has
-// other data.
+// absent returns an error if the hold key exists. parse calls it if no session has units of the name: then the key is that of
+// a Lock, or has other data.
 func absent(hold []rueidis.RedisResult) error {
 	for _, answer := range hold {
 		if ttl, _ := answer.AsInt64(); ttl != notThere {
@@ -235,7 +236,8 @@ func (s *sharedSnapshot) publish(session string, m protocol.Message) {
 	s.told = append(s.told, message{s.channels + session, text})
 }
 
-// changes returns the commands that make Redis's hash equal to the snapshot, none if the verb changed nothing.
+// changes returns the commands that make Redis's hash equal to the snapshot, and those that publish the verb's messages. It
+// returns none if the verb changed nothing.
 func (s *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	if s.shared.Kind == 0 {
 		return nil
@@ -253,7 +255,7 @@ func (s *sharedSnapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Co
 	return commands
 }
 
-// writes returns the commands that set the fields of the hash, and delete all others.
+// writes returns the commands that turn the hash, as it was read, into the new one.
 func (s *sharedSnapshot) writes(c rueidis.DedicatedClient, is map[string]string) (commands rueidis.Commands) {
 	key, set, changed := s.keys[1], c.B().Hset().Key(s.keys[1]).FieldValue(), false
 	for field, text := range is {

@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A snapshot is the state of a lock in Redis at one moment, in the format of common.lua, with the changes of a verb
-// since. It is for sessions with a Redis that runs no scripts.
+// A snapshot is the state of a lock in Redis at one moment, in the format of common.lua, and then with the changes of a verb.
+// It is for sessions with a Redis that runs no scripts.
 type snapshot struct {
 	keys      wire.Keys
 	condition string              // the condition whose tickets are in it; "" for none
@@ -77,7 +77,7 @@ func (s *snapshot) readers(c rueidis.DedicatedClient) rueidis.Commands {
 func (s *snapshot) parse(answers []rueidis.RedisResult) error {
 	read := answers
 	if s.note != "" {
-		read = answers[:len(answers)-1] // if the note's key has something else, there is no note
+		read = answers[:len(answers)-1] // if the note's key is of another type, the lock has no note
 	}
 	for _, a := range read {
 		if err := a.Error(); err != nil && !rueidis.IsRedisNil(err) {
@@ -205,7 +205,7 @@ func writePlace(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %s", w.Epoch, w.Deadline.Microseconds(), writeTerms(w))
 }
 
-// writeTerms returns the terms on which a waiter gets the lock, as the text with which a place and a ticket end.
+// writeTerms returns the terms on which a waiter gets the lock: the text with which both a place and a ticket's terms end.
 func writeTerms(w protocol.Waiter) string {
 	return fmt.Sprintf("%d %d %d %d %d %s", wire.Millis(w.TTL), w.Holds, w.Tokens, w.Seen, wire.RoundUp(w.Keep, time.Second), w.Owner)
 }
@@ -259,11 +259,12 @@ func (s *snapshot) publish(session string, m protocol.Message) {
 	s.messages = append(s.messages, message{s.channels + session, text.String()})
 }
 
-// changes returns the commands that make Redis's state equal to the snapshot, none if it is equal already.
+// changes returns the commands that make Redis's state equal to the snapshot, and those that publish the verb's messages. It
+// returns none if the verb changed nothing.
 func (s *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands) {
 	commands = append(commands, s.holdChanges(c)...)
 	k := s.keys
-	if r := &s.lock.Record; r.Expires != s.lasts { // it was saved, or prolonged
+	if r := &s.lock.Record; r.Expires != s.lasts { // the record was saved, or prolonged
 		seconds := int64(wire.RoundUp(r.Expires-s.now, time.Second))
 		if record := (*wire.Record)(r).Format(); record == s.record { // a full server still extends the expiry of its keys
 			commands = append(commands, c.B().Expire().Key(k[1]).Seconds(seconds).Build())
@@ -278,7 +279,7 @@ func (s *snapshot) changes(c rueidis.DedicatedClient) (commands rueidis.Commands
 	if !slices.Equal(places, s.queue) {
 		commands = append(commands, s.queueChanges(c)...)
 	}
-	if n := s.lock.Note; s.note != "" && n.Token > 0 && n.Expires != forever { // it was written
+	if n := s.lock.Note; s.note != "" && n.Token > 0 && n.Expires != forever { // the verb wrote the note
 		seconds := int64(wire.RoundUp(n.Expires-s.now, time.Second))
 		commands = append(commands, c.B().Set().Key(s.note).Value(fmt.Sprintf("%d %s", n.Token, n.Text)).ExSeconds(seconds).Build())
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A ChannelListener receives the messages of channels: one call at a time, none after Close has returned.
+// A ChannelListener receives the messages of channels. Its methods are called one at a time, and not after Close has returned.
 type ChannelListener interface {
 	Opened(channel string)   // the subscription has been confirmed; earlier messages are lost
 	Received(channel string) // a message arrived; never called before Opened
-	Closed(channel string)   // the channel was closed: it was not wanted for a while
+	Closed(channel string)   // the channel was closed, since it was not wanted for a while
 }
 
 // Channels are any number of channels that a session listens to while it wants them, over one connection after another.
@@ -73,7 +73,7 @@ func (c *Channels) Want(channel string) {
 	}
 }
 
-// run keeps a connection from the first channel on.
+// run waits until a channel is wanted, and from then on keeps a connection open.
 func (c *Channels) run() {
 	defer close(c.done)
 	select {
@@ -88,7 +88,8 @@ func (c *Channels) run() {
 	}
 }
 
-// serve opens a connection and keeps the channels open until it is lost. It reports whether a subscription was sent.
+// serve opens a connection and keeps the channels open until the connection is lost. It returns
+// false if it cannot connect or subscribe.
 func (c *Channels) serve() (subscribed bool) {
 	client, _, err := Dedicate(c.ctx, c.client)
 	if err != nil {
@@ -123,7 +124,7 @@ func (c *Channels) serve() (subscribed bool) {
 	return subscribed
 }
 
-// subscribe asks for the channels that the connection was not asked for yet.
+// subscribe subscribes, over the connection r, to the wanted channels for which it has not done so yet.
 func (c *Channels) subscribe(r *connection) error {
 	c.mu.Lock()
 	var missing []string

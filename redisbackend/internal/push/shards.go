@@ -11,10 +11,10 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Shards are a session's channels in a Cluster, beside the channel that reaches the session through any node: one for
-// each hash tag of locks that it waits for, <prefix>relock:session:{tag}:<session>, on the node that has the tag's slot.
-// Messages there do not travel to the other nodes. Nothing depends on these channels: a script that finds no subscriber
-// publishes with PUBLISH.
+// Shards are a session's channels in a Cluster, in addition to the channel that reaches the session through any node. There
+// is one for each hash tag of locks that the session waits for, <prefix>relock:session:{tag}:<session>, on the node that has
+// the tag's slot. Messages on these channels do not travel to the other nodes. Nothing depends on these channels: a script
+// that finds no subscriber uses PUBLISH.
 //
 //	an acquire waits ── SSUBSCRIBE, in the background ── open ─── idle for a while ── SUNSUBSCRIBE
 //	                        │ MOVED: once more, there         │ the slot moved, the connection was lost
@@ -39,12 +39,12 @@ type Shards struct {
 	nodes    map[string]*node
 }
 
-// A channel is the session's channel for one hash tag. Before it is open, its tag is in Shards.wanted once, or listen is
-// opening it; until then only listen forgets it.
+// A channel is the session's channel for one hash tag. Before it is open, either its tag is in Shards.wanted once, or listen is
+// opening it; before it is open only listen removes it from Shards.byTag.
 type channel struct {
-	used time.Time     // when a waiter last wanted it; guarded by Shards.mu, as node is
+	used time.Time     // when a waiter last wanted the channel; Shards.mu guards used and node
 	node *node         // the node that confirmed the channel; nil for none yet
-	open chan struct{} // closed when a node has confirmed it; immutable
+	open chan struct{} // closed when a node has confirmed the channel; immutable
 }
 
 // A node is a connection to one node of the Cluster, with any number of channels.
@@ -58,7 +58,7 @@ type node struct {
 const (
 	// ShardIdle is well above a heartbeat: a session that still waits has asked again by then.
 	ShardIdle = time.Minute
-	// maxShards bounds the channels of one session. The locks beyond are served by PUBLISH.
+	// maxShards bounds the channels of one session. Messages about locks with further tags come by PUBLISH.
 	maxShards = 1000
 	// shardBacklog is how many tags may wait for listen. A waiter whose tag finds no room tries again at its next beat.
 	shardBacklog = 100
@@ -144,7 +144,7 @@ func (s *Shards) listen(tag string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byTag[tag] == e { // else it was opened and lost, and is wanted again: the new channel's tag is in s.wanted
+	if s.byTag[tag] == e { // else e was opened and lost; a new channel for the tag, if there is one, has its tag in s.wanted
 		delete(s.byTag, tag)
 	}
 	s.off = s.off || wire.Lasting(err)
@@ -185,7 +185,7 @@ func (s *Shards) request(ctx context.Context, addr, tag string, e *channel) erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(n) // and with it a channel that may be open without a confirmation
+	s.drop(n) // the channel may be open although no confirmation came, and closes with the connection
 	return err
 }
 
@@ -212,12 +212,12 @@ func (s *Shards) connected(ctx context.Context, addr string) (*node, error) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.nodes[addr] = n // after Close the request fails, and drops it again
+	s.nodes[addr] = n // if this is after Close, the request fails, and then drops n
 	s.tasks.Go(func() { s.watch(n) })
 	return n, nil
 }
 
-// watch waits for the end of a connection, or until it is forgotten, and closes it.
+// watch waits until a connection is lost or forgotten, and then closes it.
 func (s *Shards) watch(n *node) {
 	defer n.client.Close() // not under the mutex, for which the hooks wait
 	select {
@@ -248,8 +248,8 @@ func (s *Shards) drop(n *node) {
 	}
 }
 
-// confirmed is called when a channel has been opened, or closed: by this session, which has then forgotten it already,
-// or by the server, which no longer has the slot. The waiters' next attempts find the new node, which has another
+// confirmed is called when a channel has been opened or closed. A channel that this session closes it has forgotten already.
+// A server closes a channel when it no longer has the slot: the waiters' next attempts find the new node, which has another
 // clock.
 func (s *Shards) confirmed(n *node, sub rueidis.PubSubSubscription) {
 	tag := wire.HashTag(sub.Channel)

@@ -13,7 +13,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A Listener receives the messages of a channel: one call at a time, none after Close or Abandon returned.
+// A Listener receives the messages of a channel. Its methods are called one at a time, and not after Close or Abandon has
+// returned.
 type Listener interface {
 	Opened()                 // the subscription has been confirmed; earlier messages are lost
 	Received(message string) // never called before Opened
@@ -40,16 +41,16 @@ type Subscription struct {
 }
 
 const (
-	// minRetry and MaxRetry bound the pause before the channel is opened again. All sessions lose their channel when a
-	// server restarts, so pauses are random; meanwhile waiters depend on their heartbeats.
+	// minRetry and MaxRetry bound the pause before the channel is opened again. Pauses are random, since all sessions lose
+	// their channels at once when a server restarts. While a channel is not open, waiters depend on their heartbeats.
 	minRetry = 20 * time.Millisecond
 	MaxRetry = time.Second
 	// subscribeTimeout bounds one try, unless the caller of Subscribe has set a deadline for the first.
 	subscribeTimeout = 5 * time.Second
 )
 
-// Subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try, which lasts
-// until ctx's deadline: a server that is silent for a while is waited for.
+// Subscribe opens a channel. It returns when the subscription is confirmed, or with the error of the first try. The first try
+// lasts until ctx's deadline, and so waits for a server that is silent for a while.
 func Subscribe(ctx context.Context, client rueidis.Client, channel string, l Listener) (*Subscription, error) {
 	s := &Subscription{client: client, channel: channel, listener: l, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -88,8 +89,8 @@ func (s *Subscription) Abandon() {
 	s.listenTo(nil)
 }
 
-// Run keeps the channel open. It first sends the result of the first try, which lasts for limit at most, and ends if that
-// failed.
+// Run keeps the channel open. The first try to open it lasts for limit at most. Run sends the result of that try to first, and
+// returns if the try failed.
 func (s *Subscription) Run(limit time.Duration, first chan<- error) {
 	defer close(s.done)
 	c, err := s.open(limit)
@@ -135,11 +136,12 @@ type conn struct {
 	ended     <-chan error  // receives and is closed when the connection is lost
 	confirmed chan struct{} // closed when the server says that the channel is open
 	open      bool          // whether confirmed is closed; guarded by Subscription.mu
-	left      chan struct{} // closed when the client uses another server
+	left      chan struct{} // closed when the client's commands go to another server
 	behind    bool          // whether left is closed; guarded by Subscription.mu
 }
 
-// wait returns when the connection is lost or left, or ctx has ended. The next try shows why it was lost.
+// wait returns when the connection is lost or left, or ctx has ended. The reason of a loss does not matter: the next try to
+// connect shows it.
 func (c *conn) wait(ctx context.Context) {
 	select {
 	case <-c.ended: //nolint:errcheck // see above
@@ -148,8 +150,8 @@ func (c *conn) wait(ctx context.Context) {
 	}
 }
 
-// Follow opens the channel anew if the client's commands go to another server now. A Sentinel client does so as soon as
-// there is a new master; the old one keeps the channel's connection for some ten seconds more.
+// Follow opens the channel anew if the client's commands go to another server now. The commands of a Sentinel client do so as
+// soon as there is a new master; the old master keeps the channel's connection for some ten seconds more.
 func (s *Subscription) Follow() {
 	addr := OnlyAddr(s.client)
 	s.mu.Lock()
@@ -172,8 +174,8 @@ func OnlyAddr(client rueidis.Client) string {
 	return ""
 }
 
-// open takes a connection and subscribes. It returns with the subscription confirmed. With an error, the caller shuts the
-// connection, which may be nil. limit is for the server's reply.
+// open takes a connection and subscribes. It returns when the subscription is confirmed. If it returns an error, the caller
+// shuts the connection, which may be nil. limit is how long to wait for the server's reply.
 func (s *Subscription) open(limit time.Duration) (*conn, error) {
 	addr := OnlyAddr(s.client)
 	client, _, err := Dedicate(s.ctx, s.client)
@@ -197,8 +199,8 @@ func (s *Subscription) open(limit time.Duration) (*conn, error) {
 	return c, s.request(c, limit)
 }
 
-// request sends SUBSCRIBE and waits for the confirmation. That arrives at the hooks, and not only as a reply: with RESP2
-// rueidis subscribes on a second connection, and after an error on yet another one without the hooks.
+// request sends SUBSCRIBE and waits until the hooks get the confirmation. The reply alone is not enough: with RESP2 rueidis
+// subscribes on a second connection, and after an error on yet another one without the hooks.
 func (s *Subscription) request(c *conn, limit time.Duration) error {
 	select {
 	case err := <-c.ended:
@@ -268,8 +270,8 @@ func (s *Subscription) deliver(c *conn, message string) {
 }
 
 // Dedicate takes a connection of the client. The client's own Dedicate takes no context: it dials, or waits for a place
-// in the client's pool, for as long as that takes. If ctx ends first, the connection is given back as soon as it
-// exists. release puts it back into the pool, as it is; the connection's Close ends it.
+// in the client's pool, for as long as that takes. If ctx ends first, the connection is given back as soon as it exists.
+// release puts the connection back into the pool as it is; dedicated.Close ends the connection.
 func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.DedicatedClient, release func(), err error) {
 	type taken struct {
 		client  rueidis.DedicatedClient
@@ -289,8 +291,8 @@ func Dedicate(ctx context.Context, client rueidis.Client) (dedicated rueidis.Ded
 	}
 }
 
-// GiveBack ends a verb's use of its connection. The next verb may use it, unless there was an error: then it is unknown
-// which keys the connection still watches, or which replies are still to come.
+// GiveBack ends a verb's use of its connection. Without an error the next verb may use the connection. After an error GiveBack
+// closes it, since it is unknown which keys the connection still watches, or which replies are still to come.
 func GiveBack(dedicated rueidis.DedicatedClient, release func(), err error) {
 	if err != nil {
 		dedicated.Close()

@@ -16,8 +16,8 @@ import (
 )
 
 // Connect implements backend.Backend. It checks at all nodes at once that scripts run and messages arrive. A majority
-// must reply within five seconds, the others within half a second more. A node that cannot be reached may join later,
-// but one that refuses (a wrong password, a missing right) is an error, and so is one that is the same server as another.
+// must reply within five seconds; Connect then waits up to half a second for the others. A node that cannot be reached may join
+// later. A node that refuses (a wrong password, a missing right) is an error, and so are two nodes that are one server.
 func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	if err := single.CheckSession(session); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (q *Quorum) Connect(ctx context.Context, session string, sink backend.Sink)
 	return c, nil
 }
 
-// open opens the channels at all nodes, and returns when the result is known.
+// open opens the channels at all nodes. It returns when a majority is open or cannot be, and the others had a little time.
 func (c *Conn) open(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (c *Conn) open(ctx context.Context) error {
 	return nil
 }
 
-// listen joins every node in the background, and returns the results of the first tries, which last until ctx's
-// deadline.
+// listen joins every node in the background. It returns a channel with the results of the first tries, which last for
+// ProbeWait, or until ctx's deadline if that is earlier.
 func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	deadline := time.Now().Add(single.ProbeWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -84,8 +84,8 @@ func (c *Conn) listen(ctx context.Context) <-chan reply[struct{}] {
 	return replies
 }
 
-// mark opens the channel at a node. It checks that the node is not the same server as another, since two nodes of one
-// server would receive each other's messages, and that everything works that a session does there.
+// mark opens the channel at a node, and checks that everything works that a session does there. It also checks that no other
+// node is the same server, since each of the two would receive the messages of the other.
 func (s *subscriber) mark(deadline time.Time, mark string, number int) error {
 	ctx, cancel := context.WithDeadline(s.ctx, deadline)
 	defer cancel()
@@ -98,8 +98,8 @@ func (s *subscriber) mark(deadline time.Time, mark string, number int) error {
 	return s.node.Probe(ctx)
 }
 
-// markNode stores at a node which of the session's nodes it is, for as long as the nodes are being joined. One server
-// under two names already has the mark of the other name.
+// markNode stores at a node which of the session's nodes it is, for as long as the nodes are being joined. If the node is
+// the same server as another, it already has the other node's mark, and markNode returns an error.
 func markNode(ctx context.Context, c *single.Conn, mark string, number int) error {
 	client, key, own := c.Deployment.Client, c.Deployment.Prefix+wire.Reserved+"node:"+mark, strconv.Itoa(number)
 	err := client.Do(ctx, client.B().Set().Key(key).Value(own).Nx().Px(2*single.ProbeWait).Build()).Error()

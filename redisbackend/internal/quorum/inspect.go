@@ -39,7 +39,7 @@ func (q *Quorum) state(ctx context.Context, got []reply[backend.State]) (backend
 	state.Owner = commonest(of, func(s backend.State) string { return s.Owner })
 	state.Holds = commonest(of, func(s backend.State) int { return s.Holds })
 	slices.SortFunc(of, func(a, b reply[backend.State]) int { return cmp.Compare(b.value.TTL, a.value.TTL) })
-	state.TTL = of[q.need-1].value.TTL // a majority has it at least this long
+	state.TTL = of[q.need-1].value.TTL // a majority has the hold for at least this long
 	return state, nil
 }
 
@@ -74,8 +74,8 @@ func (c *Conn) InspectAll(ctx context.Context, inspections []backend.Inspection)
 	}
 }
 
-// inspections returns the inspections of this session's locks, unless err keeps them from being sent, and sets Err of the
-// others.
+// inspections returns the inspections to send, and sets Err of the others: those that are not of this session's locks, and all
+// if err is not nil.
 func (c *Conn) inspections(all []backend.Inspection, err error) (asked []*backend.Inspection, remotes []*remote) {
 	for i := range all {
 		n := &all[i]
@@ -114,8 +114,8 @@ func essence(s backend.State) essentials {
 	return essentials{s.Session, s.Owner, s.Epoch, s.Holds, s.Token, s.Unlocked}
 }
 
-// agreed reports whether a majority of the nodes have sent replies that are alike, TTLs included. A node that has not
-// received a renewal is behind in its TTL: then the session waits for the other nodes.
+// agreed reports whether a majority of the nodes have sent replies that are alike, TTLs included. The TTL of a node that has
+// not received a renewal is shorter than the others: then the session waits for more replies.
 func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	return slices.ContainsFunc(got, func(one reply[backend.State]) bool {
 		like, _ := count(got, func(s backend.State) bool {
@@ -125,7 +125,7 @@ func (q *Quorum) agreed(got []reply[backend.State]) bool {
 	})
 }
 
-// near reports whether two nodes can have their TTLs from one command, which arrived at different times.
+// near reports whether two nodes can have set their TTLs by copies of one command that arrived at different times.
 func near(a, b time.Duration) bool { return (a - b).Abs() <= max(a, b)/10+50*time.Millisecond }
 
 // holder returns the nodes' replies about the lock's holder, and whether the holder is known: a majority agrees, or no

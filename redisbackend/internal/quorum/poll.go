@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// nodeLimit is how long a verb waits for a node, or half of the remaining time if that is less: an attempt has two
-// rounds. A node in the same region replies in a few milliseconds, so waiting longer is of no use; a smaller limit
+// nodeLimit is how long a verb waits for a node in one round, or half of the remaining time if that is less, since an attempt
+// has two rounds. A node in the same region replies in a few milliseconds, so a longer limit is of no use; a shorter limit
 // would give up on a healthy node that forks or frees memory.
 const nodeLimit = 500 * time.Millisecond
 
@@ -52,7 +52,7 @@ func collect[T any](ctx context.Context, replies <-chan reply[T], got []reply[T]
 	return got
 }
 
-// ask calls do for all nodes at once and collects the replies. Later ones are dropped.
+// ask calls do for all nodes at once and collects replies until they decide. Later replies are dropped.
 func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx context.Context, node int) (T, error),
 	decided func([]reply[T]) bool,
 ) []reply[T] {
@@ -68,13 +68,14 @@ func ask[T any](ctx context.Context, c *Conn, limit time.Duration, do func(ctx c
 	return collect(ctx, replies, nil, limit, decided)
 }
 
-// detached returns a context for one node's command, which does not end with the caller's: the caller may leave when the
-// others have decided.
+// detached returns a context for one node's command. It does not end when ctx ends, since the caller may leave as soon as the
+// other nodes have decided.
 func detached(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// majority returns a function that reports whether a verb is decided: enough replies are of a kind, or too many are not.
+// majority returns a function that reports whether a verb is decided: yes is true for a majority of the nodes, or false for so
+// many that it cannot be true for a majority.
 func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
 	return func(got []reply[T]) bool {
 		y, n := count(got, yes)
@@ -82,7 +83,7 @@ func majority[T any](q *Quorum, yes func(T) bool) func([]reply[T]) bool {
 	}
 }
 
-// count counts the replies of a kind and the others. Errors are neither.
+// count counts the replies for which yes is true, and those for which it is false. It does not count errors.
 func count[T any](got []reply[T], yes func(T) bool) (y, n int) {
 	for _, one := range got {
 		switch {
@@ -123,8 +124,8 @@ func heardFrom(errs []error) (n int) {
 	return n
 }
 
-// tooFew returns the error of a verb that the replies do not decide. It is a refusal if enough nodes refused to prevent
-// any decision; the errors of fewer are only added as text, so that they do not classify the whole error.
+// tooFew returns the error of a verb that the replies do not decide. The error is a refusal if so many nodes refused that no
+// majority is left. All nodes' errors are only added as text, so that none of them classifies the whole error.
 func (q *Quorum) tooFew(ctx context.Context, errs []error) error {
 	var said []string
 	var refused []error

@@ -42,7 +42,7 @@ type Conn struct {
 	sink        backend.Sink
 	nodes       []*single.Conn
 	subscribers []*subscriber
-	Jobs        sync.WaitGroup // verbs, and work at nodes that goes on after a verb has returned
+	Jobs        sync.WaitGroup // the verbs that run, and the work at nodes that goes on after a verb has returned
 
 	hearing sync.Mutex // held while the sink is called: one call at a time, and none after Close
 	mu      sync.Mutex // guards the fields below; no other mutex is taken under it
@@ -65,8 +65,8 @@ func (c *Conn) ended() bool {
 	return c.closed
 }
 
-// begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one server.
-// Otherwise the verb counts as a job until it has returned, so Close waits for all that it starts.
+// begin returns why a verb cannot be sent: its caller has left, the conn is closed, or two of the nodes are one server. If
+// the verb can be sent, it counts as a job, and its caller calls Jobs.Done at the end, so that Close waits for the verb.
 func (c *Conn) begin(ctx context.Context) error {
 	if err := wire.ContextErr(ctx, time.Now()); err != nil {
 		return fmt.Errorf("redisbackend: not sent: %w", err)

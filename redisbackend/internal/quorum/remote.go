@@ -13,23 +13,23 @@ import (
 )
 
 // A remote is one lock as the nodes know it, seen by one session. All copies of an attempt go through one remote, and
-// so do the commands that give it up. After a hint for which no caller waits, a session gives its attempt up once more,
+// so do the commands that give it up. After a message for which no caller waits, a session gives its attempt up once more,
 // through another remote, which has no record of copies under way. By then the attempt has been given up through the
-// first one, or its votes give back all that it had.
+// first remote, or its votes give back all that it got.
 type remote struct {
 	conn     *Conn
 	name     string
 	replicas []*replica
-	asked    atomic.Uint64 // counts attempts' copies and the commands that give them up, in the order of the calls
+	asked    atomic.Uint64 // counts the copies of attempts and the commands that give attempts up, in the order of the calls
 
 	mu           sync.Mutex // guards the fields below; no other mutex is taken under it
 	held         hold
-	releasedUpTo uint64 // attempts up to this one have been given back at nodes that had granted them
+	releasedUpTo uint64 // attempts up to this epoch were or are being given back at nodes that had granted them
 }
 
 var _ backend.Remote = (*remote)(nil)
 
-// A hold is what a remote remembers of its hold, to put it back on a node that has forgotten it.
+// A hold is what a remote remembers of the session's hold, to put the hold back on a node that has lost it.
 type hold struct {
 	epoch  uint64 // 0 for none
 	owner  string
@@ -83,8 +83,8 @@ func (r *remote) recount(epoch uint64, holds int) {
 	}
 }
 
-// Forget forgets the hold of attempts up to an epoch. It is called before they are given up, so that nothing is put back
-// afterwards.
+// Forget forgets the hold if it is of an attempt up to an epoch. It is called before attempts are given up, so that no hold of
+// them is put back afterwards.
 func (r *remote) Forget(epoch uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +93,8 @@ func (r *remote) Forget(epoch uint64) {
 	}
 }
 
-// Reenter implements backend.Remote. As on a single Redis it recreates no hold. A node that has missed a change of the
-// count shows the old one until the next change, which does no harm.
+// Reenter implements backend.Remote. It recreates no hold. A node that has missed a change of the count shows the old count
+// until the next change, which does no harm.
 func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backend.ReenterReply, error) {
 	if req.Holds < 1 {
 		return backend.ReenterReply{}, wire.Invalid("the hold count must be at least 1")
@@ -127,7 +127,7 @@ func (r *remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	return backend.ReenterReply{}, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
-// commonest returns the most frequent value; the higher of two that are as frequent.
+// commonest returns the most frequent value; if several are equally frequent, the highest of them.
 func commonest[T any, V cmp.Ordered](got []reply[T], of func(T) V) (most V) {
 	best := 0
 	for v, n := range census(got, of) {
@@ -156,7 +156,8 @@ func census[T any, V comparable](got []reply[T], of func(T) V) map[V]int {
 	return count
 }
 
-// Release implements backend.Remote. Nodes that do not reply get the release again, after the others have decided.
+// Release implements backend.Remote. It returns when a majority has decided; nodes that do not reply get the release again,
+// in the background.
 func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return 0, err
@@ -172,7 +173,7 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	for i, rep := range r.replicas {
 		r.conn.Jobs.Go(func() {
 			if rep.release(req, given, i, replies) == backend.Released {
-				<-decided // a session that is notified earlier would find the other nodes still taken
+				<-decided // a session that got the message earlier would find the other nodes still taken
 				rep.call()
 			}
 		})
@@ -189,10 +190,11 @@ func (r *remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return 0, q.tooFew(ctx, failures(got, len(r.replicas)))
 }
 
-// turnLimit is how long a release waits for earlier commands to the node: until rueidis has given them up.
+// turnLimit is how long a release waits for earlier commands to the node. By then rueidis has given them up.
 const turnLimit = 10 * time.Second
 
-// release sends the release to a node, again if it does not reply; the first reply counts.
+// release sends the release to a node, and sends it again if the node does not reply. The result of the first try is sent to
+// replies; that of the last is returned.
 func (rep *replica) release(req backend.ReleaseRequest, given fence, i int, replies chan<- reply[backend.ReleaseResult]) (result backend.ReleaseResult) {
 	ctx, cancel := context.WithTimeout(context.Background(), turnLimit)
 	defer cancel()
@@ -230,9 +232,9 @@ func (r *remote) isWanted(ctx context.Context) bool {
 	return yes > 0
 }
 
-// yield gives the session's hold to the next waiter, and waits like all others. That waiter needs two more round trips to
-// get the lock, and the release took one: this session tries again after four round trips at the earliest, or after half
-// a second if that is less.
+// yield gives the session's hold back, so that the next waiter can have it, and makes the session wait if req.Queue is set.
+// The next waiter needs two more round trips to get the lock, and the release took one. So this session tries again after
+// four round trips at the earliest, or after half a second if that is less.
 func (r *remote) yield(ctx context.Context, req *backend.AcquireRequest) (backend.AcquireReply, error) {
 	began := time.Now()
 	if _, err := r.Release(ctx, backend.ReleaseRequest{Epoch: req.Epoch - 1}); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A renewal is the renewal of one hold. It is a copy, since the caller may change its backend.Renewal when the majority
-// has decided.
+// A renewal is the renewal of one hold. It is a copy of a backend.Renewal, which the caller may change after the majority has
+// decided.
 type renewal struct {
 	remote *remote
 	epoch  uint64
 	lease  time.Duration
-	until  time.Time // copies that put the hold back are refused from then on: the majority has it for longer, without a gap
+	until  time.Time // nodes refuse to put the hold back after that time, until which a majority has the hold without a gap
 }
 
 // Renew implements backend.Conn. Every node gets all renewals in one batch. A hold is renewed when a majority of the
-// nodes has renewed it. It is then put back, in the background, on the nodes that have lost it.
+// nodes has renewed it. In the background it is then put back on the nodes that have lost it.
 func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	err := c.begin(ctx)
 	if err == nil {
@@ -65,7 +65,8 @@ func (c *Conn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	})
 }
 
-// renewals returns the renewals of this session's locks, unless err keeps them from being sent, and sets Err of the others.
+// renewals returns the renewals to send, and sets Err of the others: those that are not valid or not of this session's locks,
+// and all if err is not nil. most is the longest time after sent for which a hold may be put back.
 func (c *Conn) renewals(renewals []backend.Renewal, sent time.Time, most time.Duration, err error) (wanted []*backend.Renewal, all []renewal) {
 	for i := range renewals {
 		r := &renewals[i]
@@ -118,14 +119,15 @@ func (r *renewal) repair(q *Quorum, answers []reply[backend.Renewal]) {
 	}
 }
 
-// The pauses of putBack. A session that polls has a node that lost the hold for a round trip or two at a time.
+// The pauses of putBack. A waiting session that tries again and again takes a node that has lost the hold for a round trip or
+// two each time.
 const (
 	putBackPause    = 5 * time.Millisecond // before the second try
 	maxPutBackPause = 40 * time.Millisecond
 )
 
-// putBack puts a hold back on a node. While another session has the lock there it tries again, until copies are refused.
-// It does nothing for a hold that is about to be given up.
+// putBack puts a hold back on a node. While another session has the lock there, putBack tries again, up to the time
+// of.until. It does nothing for a hold that is about to be given up.
 func (r *remote) putBack(node int, of renewal) {
 	for pause := putBackPause; r.tryPutBack(node, of); pause = min(2*pause, maxPutBackPause) {
 		wait := pause/2 + rand.N(pause) // a fixed pause could match that of a session that polls: each try would come too late
@@ -136,8 +138,8 @@ func (r *remote) putBack(node int, of renewal) {
 	}
 }
 
-// tryPutBack puts a hold back on a node, if the node finds the lock free. It reports whether another session has it
-// there. If the session then gives the hold up, the command that does so reaches the node after this one.
+// tryPutBack puts a hold back on a node, if the lock is free there. It reports whether another session has the lock there. If
+// this session gives the hold up meanwhile, it sends the release to the node after this command.
 func (r *remote) tryPutBack(node int, of renewal) (taken bool) {
 	rep := r.replicas[node]
 	ctx, cancel := context.WithTimeout(context.Background(), rep.limit)

@@ -22,13 +22,13 @@ import (
 type replica struct {
 	remote *single.Remote
 	limit  time.Duration // for one command
-	wanted string        // key of the session that waits, see quorum_want.lua
+	wanted string        // the key that has the session that waits, see quorum_want.lua
 	sem    chan struct{} // 1-buffered
 
 	// Guarded by sem.
-	releasedHere uint64    // attempts up to this one have been given back here
-	refuseBefore fence     // copies of calls before it are no longer sent
-	unknownUntil time.Time // until then a copy without a reply may be under way
+	releasedHere uint64    // attempts up to this epoch have been given back here
+	refuseBefore fence     // copies from calls before this fence are no longer sent
+	unknownUntil time.Time // until this time a copy without a reply may be under way
 }
 
 // A fence is the position, in the order of a remote's calls, at which attempts up to an epoch were given up.
@@ -36,7 +36,7 @@ type fence struct{ order, epoch uint64 }
 
 func (f fence) before(order, epoch uint64) bool { return order < f.order && epoch <= f.epoch }
 
-// enter takes the semaphore. A command that cannot be sent because of earlier ones fails like a lost connection.
+// enter takes the semaphore. If earlier commands have it until ctx ends, enter returns an error, and the command is not sent.
 func (rep *replica) enter(ctx context.Context) error {
 	select {
 	case rep.sem <- struct{}{}:
@@ -48,9 +48,9 @@ func (rep *replica) enter(ctx context.Context) error {
 
 func (rep *replica) leave() { <-rep.sem }
 
-// acquire sends a copy of an attempt, unless a command that gives the attempt up overtook it. An attempt that has been
-// given back here is not sent again: the command that gave it back may be under way for longer than the session waits,
-// and would take away what this copy got.
+// acquire sends a copy of an attempt, unless a command that gives the attempt up has overtaken the copy. An attempt that has
+// been given back here is not sent again: the command that gave it back may still be under way, and would take away what
+// this copy got.
 func (rep *replica) acquire(ctx context.Context, req backend.AcquireRequest, order uint64) (backend.AcquireReply, error) {
 	if rep.refuseBefore.before(order, req.Epoch) || req.Epoch <= rep.releasedHere {
 		return backend.AcquireReply{Status: backend.Stale}, nil
@@ -62,7 +62,7 @@ func (rep *replica) acquire(ctx context.Context, req backend.AcquireRequest, ord
 
 // restore puts a hold back, unless the attempt has been given back here. The caller checks under the semaphore that the hold
 // still exists: so nothing is sent after the hold's release, which leaves a tombstone if a copy may still be under way.
-// It reports whether another session has the lock here; whether the hold is back, the next renewal shows.
+// restore reports whether another session has the lock here. Whether the hold is back, the next renewal shows.
 func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, until time.Time) (taken bool, err error) {
 	if h.epoch <= rep.releasedHere {
 		return false, nil
@@ -82,10 +82,10 @@ func (rep *replica) restore(ctx context.Context, h hold, lease time.Duration, un
 	return a.Code == restoreHeld, err
 }
 
-// restoreHeld is the code of quorum_restore.lua that another session has the lock.
+// restoreHeld is the code that quorum_restore.lua returns if another session has the lock.
 const restoreHeld = 2
 
-// recordUnknown records that a copy may be under way.
+// recordUnknown records that a copy of a command may be under way until a time, if err leaves the outcome unknown.
 func (rep *replica) recordUnknown(err error, until time.Time) {
 	if backend.OutcomeUnknown(err) && until.After(rep.unknownUntil) {
 		rep.unknownUntil = until
@@ -102,12 +102,12 @@ func (rep *replica) giveBack(epoch uint64) {
 }
 
 const (
-	// quorumTries is how often a release is sent to a node. If all fail, the lease ends the hold.
+	// quorumTries is how often a release is sent to a node. If all tries fail, the hold ends with its lease.
 	quorumTries = 3
 	quorumPause = 50 * time.Millisecond
 )
 
-// retry calls do until there is a reply, quorumTries times at most.
+// retry calls do until it returns no error or a refusal, quorumTries times at most.
 func (rep *replica) retry(do func(context.Context) error) {
 	for try := range quorumTries {
 		if try > 0 {
@@ -163,11 +163,12 @@ func (rep *replica) force(ctx context.Context, notAfter time.Time) (bool, error)
 	return rep.remote.Force(ctx, &wire.LoadQuorumScripts().Force, rep.remote.Keys[:2], notAfter, d.Strings()[0])
 }
 
-// crossing is for how long, in node limits, nothing is put back at a node where a lock was forced: one limit until the
-// other nodes are forced too, two for a renewal that was under way before and the hold that it puts back, and one more.
+// crossing is for how long, in node limits, a hold is not put back at a node where the lock was forced: one limit until the
+// other nodes are forced too, two for a renewal that was under way before and for the command by which that renewal puts
+// the hold back, and one more.
 const crossing = 4
 
-// readWanted returns the session that the node knows to wait, "" for none.
+// readWanted returns the session of which the node knows that it waits; "" if there is none.
 func (rep *replica) readWanted(ctx context.Context) (string, error) {
 	client := rep.remote.Conn.Deployment.Client
 	session, err := client.Do(ctx, client.B().Get().Key(rep.wanted).Build()).ToString()

@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A vote is one copy of an attempt, at all nodes. At each of them a job takes these steps:
+// A vote is one copy of an attempt, which is sent to all nodes. For each node a job takes these steps:
 //
 //	ask ── counted: won? ── write the token ── final: kept? ── yes: the hold stays
 //	 │                                            └────────── no: give the lock back where it was, or may have been, granted
@@ -21,7 +21,7 @@ type vote struct {
 	req     backend.AcquireRequest // as sent to the nodes
 	queue   bool                   // the caller is going to wait
 	again   bool                   // the attempt has been granted before, with a token that a majority has
-	order   uint64                 // when it was asked for, see remote.asked
+	order   uint64                 // its number among the calls, see remote.asked
 	sent    time.Time              // the moment before anything was sent
 	limit   time.Duration          // of the first round
 	answers chan reply[backend.AcquireReply]
@@ -36,12 +36,12 @@ type vote struct {
 	kept  bool
 }
 
-// tokenLead is how far the proposed token is ahead of the fastest clock: as long as an attempt is under way at most, so
-// that all nodes give the proposed token, and none gives the time of its own clock.
+// tokenLead is how far the proposed token is ahead of the fastest clock. No attempt is under way for so long, so all nodes
+// give the proposed token, and none gives the time of its own clock.
 const tokenLead = 2 * time.Second
 
 // Acquire implements backend.Remote. It returns Waiting if other sessions have the lock at so many nodes that this session
-// has no majority. They may have none either.
+// has no majority. The other sessions may have no majority either.
 func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
@@ -78,8 +78,9 @@ func (r *remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return reply, err
 }
 
-// isWithdrawn reports whether an attempt was given back at a node. At that node the attempt is stale. It would take the other
-// nodes and keep them from all sessions, although they may be too few for a majority. The next epoch has a fair chance.
+// isWithdrawn reports whether an attempt was given back at a node. At that node the attempt is stale. Sent again, it would take
+// the other nodes and keep all sessions from them, although these nodes may be too few for a majority. The next epoch has a
+// fair chance.
 func (r *remote) isWithdrawn(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +106,7 @@ func (r *remote) newVote(ctx context.Context, req *backend.AcquireRequest) *vote
 	return v
 }
 
-// ahead returns the token below the one to propose.
+// ahead returns the token just below the one to propose, for AcquireRequest.Seen; 0 if no clock is known.
 func (c *Conn) ahead() backend.Token {
 	var latest int64
 	for _, n := range c.nodes {
@@ -117,7 +118,7 @@ func (c *Conn) ahead() backend.Token {
 	return backend.Token(latest + tokenLead.Microseconds())
 }
 
-// at is the job at one node.
+// at does the job for one node.
 func (v *vote) at(ctx context.Context, i int, rep *replica) {
 	command, cancel := detached(ctx, v.limit)
 	defer cancel()
@@ -187,16 +188,16 @@ func (v *vote) count(ctx context.Context) (backend.AcquireReply, error) {
 	return backend.AcquireReply{Status: backend.Waiting, TTL: t.ttl, Lingers: t.lingers}, nil
 }
 
-// grace is how long to wait for nodes that are slower than a majority, when their replies decide: a multiple of the
-// majority's time. If a node hangs while sessions split the others between them, each of them would keep its part for
-// the whole limit.
+// grace returns how long to wait for the slower nodes if a majority has replied and their replies decide: a multiple of the
+// time that the majority took. If it were the whole limit, and one node hung while sessions split the other nodes between
+// them, each session would keep its nodes for so long.
 func (v *vote) grace() time.Duration {
 	took := time.Since(v.sent)
 	return max(0, min(v.limit-took, max(v.limit/16, 4*took)))
 }
 
-// settle keeps the lock that a majority has granted, once a majority has the token too, if anything is left of the
-// lease.
+// settle waits until a majority of the nodes has the token, and then keeps the lock that a majority has granted, if anything
+// is left of the lease.
 func (v *vote) settle(ctx context.Context, t tally) (backend.AcquireReply, error) {
 	q := v.r.conn.quorum
 	limit := q.budget(ctx, v.req.NotAfter)
@@ -216,11 +217,12 @@ func (v *vote) settle(ctx context.Context, t tally) (backend.AcquireReply, error
 	return backend.AcquireReply{Status: backend.Granted, First: v.first, Last: v.last(), TTL: t.left}, nil
 }
 
-// sure is how much of a lease all nodes that give it have for certain, counted from the moment of sending: clocks run apart
-// by up to one part in a hundred.
+// sure returns for how long after the moment of sending a lease is certain not to have ended at a node: clocks run apart by
+// up to one part in a hundred.
 func sure(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
-// valid reports whether something is left of the lease: the first node may have counted from the moment of sending.
+// valid reports whether something is certainly left of the lease. The first node may have counted it from the moment of
+// sending.
 func (v *vote) valid(now time.Time) bool {
 	return sure(v.req.Lease) > now.Sub(v.sent)
 }
@@ -263,7 +265,8 @@ func (v *vote) tally(got []reply[backend.AcquireReply]) tally {
 
 func (t tally) answered() int { return t.granted + t.waiting + t.stale }
 
-// doubt marks an error if a node granted the lock: it is being given back, and may remain there for a while.
+// doubt marks an error as of unknown outcome if a node granted the lock: the lock is being given back, and the node may have
+// it for a while.
 func (t tally) doubt(err error) error {
 	if t.granted == 0 || backend.OutcomeUnknown(err) || backend.Refused(err) {
 		return err
@@ -281,8 +284,8 @@ func (t tally) decided(q *Quorum) bool {
 	return t.granted >= q.need || t.granted+t.open < q.need && t.answered() >= q.need
 }
 
-// token returns the token that a majority has given: a majority then has it as the last one already. If there is none,
-// token returns the highest.
+// token returns the token that a majority has given, which is then the last one at a majority already. If no token has a
+// majority, it returns the highest.
 func (t tally) token(q *Quorum) (highest backend.Token, agreed bool) {
 	count := make(map[backend.Token]int)
 	for _, token := range t.tokens {

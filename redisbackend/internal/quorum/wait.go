@@ -21,21 +21,21 @@ type waiter struct {
 }
 
 const (
-	// minBackoff and maxBackoff bound the pause before a session tries again, half of which is random: sessions that split
-	// the nodes between them must not meet again. minBackoff is a few round trips; with maxBackoff a session without
-	// messages costs each node ten commands a second.
+	// minBackoff and maxBackoff bound the pause before a session tries again. Half of the pause is random, so that sessions
+	// that split the nodes between them do not try at the same time again. minBackoff is a few round trips. At maxBackoff a
+	// session that gets no messages costs each node some ten tries a second.
 	minBackoff = 4 * time.Millisecond
 	maxBackoff = 128 * time.Millisecond
 )
 
-// backoff returns the pause after some tries. It is random, from half of a time to all of it. That time doubles with each try
-// up to maxBackoff, and is no shorter than least.
+// backoff returns a random pause between half of d and d. d doubles with each try, up to maxBackoff, and is no shorter than
+// least.
 func backoff(tries int, least time.Duration) time.Duration {
 	d := max(min(minBackoff<<min(tries, 10), maxBackoff), least)
 	return d/2 + rand.N(d/2)
 }
 
-// wait makes the session try again after a pause.
+// wait makes the session try again after a pause, which is at least half of least.
 func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +52,8 @@ func (c *Conn) wait(name string, epoch uint64, least time.Duration) {
 	w.tries++
 }
 
-// pause ends a pause: the session is trying, with an attempt that may be a new one. If the lock is given back before
-// the reply, that attempt is notified.
+// pause stops the timer of the session's wait, since the session is trying now. epoch may be that of a new attempt. If a
+// message that the lock was given back comes before the reply, that attempt tries again.
 func (c *Conn) pause(name string, epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Conn) notify(call func()) {
 	}
 }
 
-// A subscriber is the session's channel at one node. Its messages are hints, so a node whose channel is not open only
-// gives no hints.
+// A subscriber is the session's channel at one node. Its messages are hints, so nothing is wrong while the channel is not
+// open: the session only gets no hints from the node.
 type subscriber struct {
 	conn *Conn
 	node *single.Conn
@@ -113,7 +113,8 @@ type subscriber struct {
 
 var _ push.Listener = (*subscriber)(nil)
 
-// rejoin tries again until the channel is open, since the node may come up. A node that refuses would refuse again.
+// rejoin tries to open the channel until it is open, since the node may come up. It ends when the node refuses, since the node
+// would refuse again. err is the error of the first try.
 func (s *subscriber) rejoin(err error) {
 	for s.open == nil && !backend.Refused(err) && s.ctx.Err() == nil {
 		select {
@@ -124,7 +125,7 @@ func (s *subscriber) rejoin(err error) {
 	}
 }
 
-// subscribe opens the channel, which from then on keeps itself open.
+// subscribe opens the channel. From then on the push.Subscription keeps it open.
 func (s *subscriber) subscribe(ctx context.Context) (err error) {
 	b := s.node.Deployment
 	s.open, err = push.Subscribe(ctx, b.Client, b.Channels+s.node.Session, s)
@@ -139,7 +140,7 @@ func (s *subscriber) Close() {
 	}
 }
 
-// Opened implements push.Listener. The same address is the same machine, so the mapping of its clock stays.
+// Opened implements push.Listener. It keeps the mapping of the node's clock, since one address is one machine.
 func (s *subscriber) Opened() { s.conn.notify(s.conn.sink.Reconnected) }
 
 // Received implements push.Listener.

@@ -11,8 +11,8 @@ import (
 var _ backend.Watcher = (*remote)(nil)
 
 // Watch implements backend.Watcher. Each node that has the mark sends the holder a message for each session that
-// reports that it waits (quorum_want.lua), so one node of a majority is enough. A node that puts the hold back does so
-// without the mark.
+// reports that it waits (quorum_want.lua), so one node of a majority is enough. Where a hold is put back, it has
+// no mark.
 func (r *remote) Watch(ctx context.Context, epoch uint64) (backend.WatchReply, error) {
 	if err := r.conn.begin(ctx); err != nil {
 		return backend.WatchReply{}, err

@@ -19,13 +19,13 @@ type Lock interface {
 }
 
 // A Listener listens, for a session that waits, to the messages that Redisson's clients publish when they free a lock.
-// They do not grant the lock, so the listener offers the lock to the first waiter, of any session, as every waiting session
-// does. The messages are hints: a waiter asks again at every heartbeat anyway.
+// These clients do not grant the lock. So the listener of every waiting session offers the lock to the first waiter of any
+// session. The messages are hints: a waiter asks again at every heartbeat anyway.
 //
 //	acquire: waiting ── Want ── Opened ──┐
 //	                            Received ─┴─▶ offer ─▶ granted, over the session's channel ── Arrived
 //
-// The methods of a nil Listener do nothing: a session has none unless Redisson's clients use the same locks.
+// Close, Waits and Arrived of a nil Listener do nothing: a session has no Listener unless Redisson's clients use its locks.
 type Listener struct {
 	channels *push.Channels
 	ctx      context.Context // of the offers; ended by Close
@@ -46,7 +46,8 @@ type shared struct {
 }
 
 const (
-	// channelIdle is well above a heartbeat: a session that still waits has asked again by then.
+	// channelIdle is how long a channel stays open after it was last wanted. It is well above a heartbeat, at which a session
+	// that still waits wants its channel again.
 	channelIdle = time.Minute
 	// offerTimeout bounds one offer. If an offer fails, the waiter gets the free lock at its next heartbeat.
 	offerTimeout = 3 * time.Second
@@ -67,13 +68,13 @@ func (l *Listener) Close() {
 	}
 	l.channels.Close()
 	l.mu.Lock()
-	l.cancel() // under the mutex: no offer begins after it
+	l.cancel() // under the mutex, so that no offer begins afterwards
 	l.mu.Unlock()
 	l.offers.Wait()
 }
 
-// Waits notes that an attempt has to wait for the lock whose key is hold. The attempt was sent when sent had passed since
-// clock.Started. If a message has come after that, the lock may be free already, and Waits offers it.
+// Waits notes that an attempt has to wait for lock. hold is the lock's key, and sent the moment at which the attempt was sent,
+// counted from clock.Started. If a message has come after that moment, the lock may be free already, and Waits offers it.
 func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	if l == nil {
 		return
@@ -93,7 +94,7 @@ func (l *Listener) Waits(hold string, lock Lock, sent time.Duration) {
 	l.channels.Want(channel)
 }
 
-// Arrived notes that the session no longer waits for the lock with the key hold.
+// Arrived notes that the session no longer waits for the lock whose key is hold.
 func (l *Listener) Arrived(hold string) {
 	if l == nil {
 		return
@@ -129,7 +130,7 @@ func (l *Listener) Closed(channel string) {
 	delete(l.locks, channel)
 }
 
-// offer begins an offer, or requests another one after the present one. l.mu is held.
+// offer begins an offer; if one is under way, another follows it. The caller holds l.mu.
 func (l *Listener) offer(sh *shared) {
 	sh.offerAgain = true
 	if sh.busy || l.ctx.Err() != nil {

@@ -17,8 +17,8 @@ type answer struct {
 	Code   int64
 	rest   [3]int64
 	vacant bool   // of acquire.lua: the lock was free, and the record is kept briefly
-	keep   int64  // if not vacant: for how many seconds a record without tombstones is kept
-	note   string // if not vacant: how a record with tombstones ends; of resume.lua the hold's note
+	keep   int64  // of acquire.lua, if not vacant: for how many seconds a record without tombstones is kept; else 0
+	note   string // of acquire.lua: how the record ends (its keep and tombstones); of resume.lua: the hold's note
 	sample clock.Sample
 }
 
@@ -31,7 +31,7 @@ func (r *Remote) Run(ctx context.Context, s *wire.Script, keys, args []string, n
 	return r.decode(list, at, n)
 }
 
-// decode reads a reply with n numbers besides the code and the time, and perhaps a text after them.
+// decode reads a reply that has n numbers after the code and the time, and perhaps one more number or text after these.
 func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a answer, err error) {
 	l := reader{list: list}
 	a.Code, at.Stamp = l.number(), l.number()
@@ -49,7 +49,7 @@ func (r *Remote) decode(list []rueidis.RedisMessage, at clock.Sample, n int) (a 
 	return a, nil
 }
 
-// readAcquire reads the reply of acquire.lua. It makes no list of a reply that is a number.
+// readAcquire reads the reply of acquire.lua. To save an allocation it makes no list of a reply that is one number.
 func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at clock.Sample) (answer, error) {
 	if m, err := result.ToMessage(); err == nil && m.IsInt64() {
 		return r.decodeVacant(&m, at)
@@ -61,7 +61,7 @@ func (r *Remote) readAcquire(ctx context.Context, result rueidis.RedisResult, at
 	return r.decodeAcquire(list, at)
 }
 
-// decodeAcquire reads the reply of acquire.lua as a list: it has a single number if the lock was free.
+// decodeAcquire reads the reply of acquire.lua as a list, which has a single number if the lock was free.
 func (r *Remote) decodeAcquire(list []rueidis.RedisMessage, at clock.Sample) (answer, error) {
 	if len(list) == 1 {
 		return r.decodeVacant(&list[0], at)
@@ -78,8 +78,8 @@ func (r *Remote) decodeVacant(m *rueidis.RedisMessage, at clock.Sample) (a answe
 	return answer{Code: acquireGranted, rest: [3]int64{at.Stamp, at.Stamp}, vacant: true, sample: at}, nil
 }
 
-// checkTokens returns an error for a block of tokens that no script gives out: a session that trusted it would ask for
-// still higher ones, for every lock.
+// checkTokens returns an error for a block of tokens that no script gives out. A session that trusted such a block would
+// then ask for still higher tokens, for every lock.
 func (a *answer) checkTokens(first, last int64) error {
 	if first < 1 || first > last || last > a.sample.Stamp+protocol.Farthest.Microseconds() {
 		return fmt.Errorf("tokens %d to %d at %d", first, last, a.sample.Stamp)
@@ -87,7 +87,7 @@ func (a *answer) checkTokens(first, last int64) error {
 	return nil
 }
 
-// exec sends a script. The sample has no stamp yet.
+// exec sends a script, and returns its reply as a list, and a sample of Redis's clock that has no stamp yet.
 func (r *Remote) exec(ctx context.Context, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
 	result, sent, err := r.send(ctx, s, keys, args)
 	if err != nil {
@@ -112,7 +112,8 @@ func (r *Remote) listOf(ctx context.Context, result rueidis.RedisResult, at cloc
 	return list, at, nil
 }
 
-// A reader reads a reply element by element. After the first unexpected one, err is set and all that follow are zero.
+// A reader reads a reply element by element. After the first unexpected element, err is set, and all that is read later is
+// zero.
 type reader struct {
 	list []rueidis.RedisMessage
 	err  error

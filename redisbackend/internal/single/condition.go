@@ -114,7 +114,7 @@ func (r *Remote) Signal(ctx context.Context, req backend.SignalRequest) (backend
 	return reply, nil
 }
 
-// listening returns the argument that says whether the server which runs the script knows all sessions that listen.
+// listening returns the script's argument that says whether the server that runs the script knows all sessions that listen.
 func (r *Remote) listening() string {
 	if r.Conn.Deployment.cluster {
 		return "0"

@@ -40,8 +40,8 @@ const (
 	maxSession = 128
 	// ProbeWait is how long the channel may take to deliver a published message.
 	ProbeWait = 5 * time.Second
-	// probeAgain is when the message is published again: the nodes of a Cluster lose messages while they connect to each
-	// other.
+	// probeAgain is the pause after which the message is published again: the nodes of a Cluster lose messages while they
+	// connect to each other.
 	probeAgain = time.Second
 	// probeMark is how a probe begins.
 	probeMark = "probe "
@@ -77,7 +77,7 @@ func Connect(ctx context.Context, d *Deployment, session string, sink backend.Si
 	return c, nil
 }
 
-// CheckSession refuses ids that would break the records that contain them.
+// CheckSession refuses a session id that would make the records unreadable that contain it.
 func CheckSession(session string) error {
 	if session == "" || len(session) > maxSession {
 		return fmt.Errorf("redisbackend: connect: a session's id has 1 to %d bytes, not %d", maxSession, len(session))
@@ -92,9 +92,9 @@ func CheckSession(session string) error {
 	return nil
 }
 
-// Probe runs a script, publishes to the session's own channel and waits for the message. If the server was not reached
-// it does so once more: the connection may have ended while the client did not use it, and the client notices that at the
-// first command.
+// Probe runs a script, publishes a message to the session's own channel and waits for the message. If the server is
+// unavailable, Probe does all this once more: the connection may have ended while the client did not use it, and the client
+// notices that at the first command.
 func (c *Conn) Probe(ctx context.Context) error {
 	err := c.probe(ctx)
 	if errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil {
@@ -117,8 +117,8 @@ func (c *Conn) probe(ctx context.Context) error {
 	return c.hearItself(ctx)
 }
 
-// hearItself publishes a message to the session's channel until it arrives. Only if the first PUBLISH fails does it return
-// the error of a PUBLISH.
+// hearItself publishes a message to the session's channel again and again until the message arrives. It returns the error of
+// the first PUBLISH, and ignores the errors of the later ones.
 func (c *Conn) hearItself(ctx context.Context) error {
 	text := probeMark + rand.Text()
 	if err := c.publish(ctx, text); err != nil {
@@ -152,7 +152,7 @@ func (c *Conn) publish(ctx context.Context, text string) error {
 }
 
 // checkMaster returns an error if the server is a replica that takes no writes. To set the TTL of a key that does not exist is a
-// write that changes nothing. Any other error of the server shows itself when the command is needed.
+// write that changes nothing. Any other error in the server's reply is ignored, and shows itself when a write is needed.
 func (c *Conn) checkMaster(ctx context.Context, r *Remote) error {
 	client := c.Deployment.Client
 	err := client.Do(ctx, client.B().Pexpire().Key(r.Keys[1]).Milliseconds(1).Build()).Error()
@@ -176,7 +176,7 @@ func (c *Conn) Bind(name string) (backend.Remote, error) {
 	return c.Deployment.Verbs.Bind(r), nil
 }
 
-// RemoteOf returns the verbs of one lock, by scripts. It returns an error for an invalid name.
+// RemoteOf returns the verbs of one lock, which run scripts. It returns an error for an invalid name.
 func (c *Conn) RemoteOf(name string) (*Remote, error) {
 	keys, err := wire.KeysOf(c.Deployment.Prefix, name)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *Conn) Listen(r *Remote) {
 	c.Follow()
 }
 
-// Follow moves the channel to the server of the commands, if that can change: with Sentinel.
+// Follow moves the channel to the server to which the client sends commands. Only with Sentinel can that server change.
 func (c *Conn) Follow() {
 	if c.Deployment.Client.Mode() == rueidis.ClientModeSentinel {
 		c.channel.Follow()
@@ -213,7 +213,7 @@ func (c *Conn) Follow() {
 // The channels' connections call Opened and Received, and not after Close has returned.
 
 // Opened is called when the session's channel is open, before the first message; when the connection of a slot's channel was
-// lost; and by a verb that finds another clock than it knew. In each case the server may be another one now.
+// lost; and by a verb that finds another clock than before. In each case the server may be another one now.
 func (c *Conn) Opened() {
 	c.hearing.Lock()
 	defer c.hearing.Unlock()
@@ -266,15 +266,15 @@ func (c *Conn) receivedShared(name string, m *wire.Message) {
 // probed passes a probe's message to Probe.
 func (c *Conn) probed(text string) {
 	select {
-	case <-c.Probed: // an older one, for which no Probe waited
+	case <-c.Probed: // an older message, for which no Probe waited
 	default:
 	}
 	c.Probed <- text
 }
 
-// notBefore returns the earliest local moment at which a grant can have been made. It is zero if that is not known, or
-// if the grant cannot be trusted as it is: then the next acquire confirms it, and its reply has the tokens. With
-// replicas it is always zero: the next acquire waits for them.
+// notBefore returns the earliest local moment at which a grant can have been made. It returns the zero time if that moment is
+// not known, or if the tokens are not plausible: then the next acquire confirms the grant, and the acquire's reply has the
+// tokens. With replicas it always returns the zero time, since the next acquire waits for the replicas.
 func (c *Conn) notBefore(m *wire.Message) time.Time {
 	at, ok := c.Clocks.Of(m.Hold).Earliest(m.Stamp, clock.InstantOf(time.Now()))
 	if !ok || c.Deployment.Replicas.Count > 0 || !m.Plausible() {

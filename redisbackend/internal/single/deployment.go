@@ -22,18 +22,18 @@ type Deployment struct {
 	lean     bool // the lean scripts can be used: see Complete
 	Verbs    verbs
 	scripts  *wire.Scripts
-	silent   *atomic.Bool // the latest script got no reply: see sendApart. Written by Remote.send
+	silent   *atomic.Bool // whether the latest script got no reply: see sendApart. Written by Remote.send
 }
 
 // verbs is the way in which a deployment executes verbs: by scripts, or by transactions where Lua is forbidden.
 type verbs interface {
 	// Bind returns the verbs of one lock.
 	Bind(r *Remote) backend.Remote
-	// Renew is backend.Conn's Renew.
+	// Renew does what backend.Conn's Renew does, for c.
 	Renew(ctx context.Context, c *Conn, renewals []backend.Renewal)
-	// InspectAll is backend.Inspector's.
+	// InspectAll does what backend.Inspector's InspectAll does, for c.
 	InspectAll(ctx context.Context, c *Conn, inspections []backend.Inspection)
-	// Probe inspects a lock, to see whether the server allows it.
+	// Probe inspects a lock, to see whether the server allows that.
 	Probe(ctx context.Context, r *Remote) error
 }
 
@@ -51,8 +51,8 @@ func (scripted) Probe(ctx context.Context, r *Remote) error {
 }
 
 // teach loads the scripts by which locks are taken, passed on and freed into the server, so that their first use is one
-// command: it runs each on a lock that is never taken, where it does nothing. Errors are ignored: they will show when
-// the script is needed. The other nodes of a Cluster load a script when it is first needed there.
+// command. It runs each script on a lock that is never taken, where the script does nothing. Errors are ignored, since they
+// show again when the script is needed. The other nodes of a Cluster load a script when it is first needed there.
 func (r *Remote) teach(ctx context.Context) {
 	s, build := r.Conn.Deployment.scripts, r.Conn.Deployment.Client.B()
 	run := func(s *wire.Script, keys int, args ...string) rueidis.Completed {

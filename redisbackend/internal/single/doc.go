@@ -1,3 +1,3 @@
-// Package single implements a lock on one deployment, a single server, with Sentinel or as a Cluster: the verbs of a
-// lock by scripts, renewals, conditions, holds that move, and acquires that replicas acknowledge.
+// Package single implements a lock on one deployment: a single server, one with Sentinel, or a Cluster. It has the verbs
+// of a lock by scripts, renewals, conditions, holds that move, and acquires that replicas acknowledge.
 package single

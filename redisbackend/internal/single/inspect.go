@@ -24,8 +24,8 @@ func (r *Remote) Inspect(ctx context.Context) (backend.State, error) {
 	return r.state(list, at)
 }
 
-// NameOtherData returns err. If that is ErrWrongKind, it asks the server for the types of the keys. If these show which key
-// has other data, the returned error also names the key and the data. A user without the right to TYPE gets err alone.
+// NameOtherData returns err. If err is ErrWrongKind, NameOtherData asks the server for the types of the keys. If the types
+// show which key has other data, the returned error also names the key and the data. Without the right to TYPE it returns err.
 func (r *Remote) NameOtherData(ctx context.Context, err error) error {
 	if !errors.Is(err, backend.ErrWrongKind) {
 		return err

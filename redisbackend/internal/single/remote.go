@@ -22,8 +22,8 @@ type Remote struct {
 	Keys  wire.Keys
 	Clock *clock.Clock
 
-	full atomic.Int32  // how many releases still skip free; see free
-	keep atomic.Uint64 // for how many seconds the latest attempt that waited keeps the record; see free
+	full atomic.Int32  // how many releases still skip free.lua; see the method free
+	keep atomic.Uint64 // for how many seconds the latest attempt that waited keeps the record; see the method free
 }
 
 var _ backend.Remote = (*Remote)(nil)
@@ -39,9 +39,9 @@ const (
 	forceHeld, forceLate                                      = 1, 2
 )
 
-// Acquire implements backend.Remote. It is one command, unless the lock is not as the session remembers it, or Redis
-// refuses it as late although its time has not come: then the session knew nothing of Redis's clock, or its bounds were
-// too wide. The reply has the clock, so a second copy is either in time or really late.
+// Acquire implements backend.Remote. It sends one command, unless the lock is not as the session remembers it, or Redis
+// refuses the attempt as late although req.NotAfter has not come: then the session knew nothing of Redis's clock, or its
+// bounds were too wide. The reply has Redis's time, so a second copy is either in time or really late.
 func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if err := wire.CheckAcquire(&req); err != nil {
 		return backend.AcquireReply{}, err
@@ -79,8 +79,8 @@ func (r *Remote) Acquire(ctx context.Context, req backend.AcquireRequest) (backe
 	return backend.AcquireReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// pass makes a lean attempt, if the session remembers enough for one. It returns false if the full script is needed,
-// which Acquire then sends.
+// pass makes an attempt by one of the lean scripts, which rely on what the session remembers of the record. It returns false
+// if the full script, acquire.lua, is needed, which Acquire then sends.
 func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter int64) (backend.AcquireReply, bool, error) {
 	d := r.Conn.Deployment
 	call, ok := wire.NewLeanAcquire(r.Conn.Session, req, notAfter)
@@ -114,7 +114,7 @@ func (r *Remote) pass(ctx context.Context, req *backend.AcquireRequest, notAfter
 	return backend.AcquireReply{Status: backend.Granted, First: p.Token, Last: p.Token, Prior: p}, true, nil
 }
 
-// waits notes that an attempt waits in the queue: its grant will be a message.
+// waits notes that an attempt waits in the queue, and opens the channels over which its grant will come.
 func (r *Remote) waits(req *backend.AcquireRequest) {
 	r.keep.Store(wire.KeepFor(max(req.Lease, req.GrantTTL)))
 	r.Conn.Listen(r)
@@ -164,13 +164,13 @@ func (r *Remote) acquire(ctx context.Context, req *backend.AcquireRequest, notAf
 		a.note = n[9]
 	case a.keep == int64(keep):
 		a.note = n[8]
-	case a.keep > 0: // the record is kept for longer for another session, or briefly since none waited
+	case a.keep > 0: // the record is kept for longer, for another session, or for a shorter time, since no session waited
 		a.note = strconv.FormatInt(a.keep, 10)
 	}
 	return a, err
 }
 
-// flagLetters are acquire's flags, in the order of the bits by which flags looks them up.
+// flagLetters are the flags of acquire.lua, in the order of the bits of an index of flagTexts.
 const flagLetters = "qbyfk"
 
 var flagTexts = func() (texts [1 << len(flagLetters)]string) {
@@ -218,7 +218,7 @@ func (r *Remote) Reenter(ctx context.Context, req backend.ReenterRequest) (backe
 	return backend.ReenterReply{}, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// Release implements backend.Remote. It is one command, unless the lock is not as the session remembers it.
+// Release implements backend.Remote. It sends one command, unless the lock is not as the session remembers it.
 func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	if err := wire.CheckRelease(&req); err != nil {
 		return 0, err
@@ -226,8 +226,8 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	if result, err := r.free(ctx, &req); result > 0 || err != nil {
 		return result, err
 	}
-	// A duration, not a time: Redis counts from when it receives this, which is later, so the tombstone lasts long
-	// enough whatever the session knows of Redis's clock.
+	// The doubt is a duration and not a time: Redis counts it from when Redis receives the release, which is later. So the
+	// tombstone lasts long enough whatever the session knows of Redis's clock.
 	doubt := wire.Remaining(req.Until)
 	var d wire.ArgWriter
 	d.Add(req.Epoch)
@@ -252,15 +252,15 @@ func (r *Remote) Release(ctx context.Context, req backend.ReleaseRequest) (backe
 	return 0, wire.Unexpected(fmt.Errorf("code %d", a.Code))
 }
 
-// fullReleases is how many releases send only the full script, after a lean one that had to leave the lock to it: the next
-// waiter is often of the same kind, and a lean release that fails delays its turn by a round trip.
+// fullReleases is how many releases send only the full script, release.lua, after free.lua did nothing. The next waiter is
+// often one that free.lua cannot serve either, and a failed try delays that waiter's turn by a round trip.
 const fullReleases = 7
 
 // The numbers that free.lua returns.
 const freeReleased, freeGiven = 1, 2
 
-// free makes a lean release, if the session remembers enough for one. It returns 0 if the full script is needed, which
-// Release then sends.
+// free makes a release by free.lua, which relies on what the session remembers of the record. It returns 0 if the full
+// script, release.lua, is needed, which Release then sends.
 func (r *Remote) free(ctx context.Context, req *backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	channels := r.Conn.Deployment.Channels
 	if r.Conn.Deployment.cluster { // in a Cluster messages are sent in another way
@@ -296,7 +296,8 @@ func (r *Remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, err
 }
 
 // Force runs a script that takes the name from its holders, and whose last argument is the time until which it may run.
-// It reports whether there were any. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+// It reports whether there were any holders. As Acquire does, it sends a second copy if Redis refuses the first as late
+// although notAfter has not come.
 func (r *Remote) Force(ctx context.Context, s *wire.Script, keys []string, notAfter time.Time, args ...string) (bool, error) {
 	limit := clock.InstantOf(notAfter)
 	send := func(notAfter int64) (answer, error) {
@@ -330,7 +331,7 @@ func (r *Remote) runLean(ctx context.Context, s *wire.Script, keys, args []strin
 	return n, sent, nil
 }
 
-// send sends a script, and returns when that was.
+// send sends a script. It returns the reply and the moment of sending.
 func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) (result rueidis.RedisResult, sent time.Time, err error) {
 	d := r.Conn.Deployment
 	sent = time.Now()
@@ -343,7 +344,7 @@ func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) 
 	}
 	failed := result.NonRedisError() != nil
 	if silent || failed && wire.EndedByAnother(ctx, result.NonRedisError()) {
-		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // copies: the caller's do not leave its stack
+		result = sendApart(ctx, d.Client, s, slices.Clone(keys), slices.Clone(args)) // the caller's slices stay on its stack
 		failed = result.NonRedisError() != nil
 	}
 	if failed != silent {
@@ -355,7 +356,7 @@ func (r *Remote) send(ctx context.Context, s *wire.Script, keys, args []string) 
 // failed returns the error of a command without a reply, or with an error as its reply.
 func (r *Remote) failed(ctx context.Context, result rueidis.RedisResult, err error) error {
 	if result.NonRedisError() != nil {
-		r.Clock.Forget() // the connection may be lost too, and the next one lead to another server
+		r.Clock.Forget() // the connection may be lost, and the next connection may lead to another server
 	}
 	return wire.Fail(ctx, err)
 }

@@ -17,7 +17,7 @@ import (
 // ms. A smaller batch would cost more commands, a larger one would delay other clients longer.
 const maxBatch = 100
 
-// A batch is what one script renews: locks of one node, or shared names of one node; in a Cluster, of one slot.
+// A batch is what one script renews: either locks or shared names; in a Cluster, of one slot.
 type batch struct {
 	shared   bool
 	renewals []*backend.Renewal
@@ -64,13 +64,13 @@ func (c *Conn) renewal(b batch) wire.Call {
 	return wire.Call{Script: script, Keys: keys, Args: args}
 }
 
-// batches groups renewals. Locks and shared names are in separate batches, and in a Cluster each slot has its own. Renewals
-// of another session's locks are left out.
+// batches groups renewals. Locks and shared names are in separate batches, and in a Cluster each slot has batches of its own.
+// Renewals that are not valid, or of another session's locks, are left out: batches sets their Err.
 func (c *Conn) batches(renewals []backend.Renewal) []batch {
 	return append(c.batchesOf(renewals, false), c.batchesOf(renewals, true)...)
 }
 
-// batchesOf groups the renewals of shared names, or of locks.
+// batchesOf groups the renewals of shared names if shared is set, else those of locks.
 func (c *Conn) batchesOf(renewals []backend.Renewal, shared bool) []batch {
 	all := batch{shared: shared}
 	for i := range renewals {

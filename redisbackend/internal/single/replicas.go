@@ -15,20 +15,21 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Replicas is how many replicas must acknowledge what a session gets before it counts, and how long a verb waits for
-// them.
+// Replicas says how many replicas must acknowledge what a session gets before the session has it, and how long a verb waits
+// for the acknowledgements.
 type Replicas struct {
 	Count   int
 	Timeout time.Duration
 }
 
-// awaitsReplicas reports whether replicas must acknowledge what a session gets of the name. They need not have the lock
-// of conditions: a writer has it for the time of one verb, and notices if it is forgotten.
+// awaitsReplicas reports whether replicas must acknowledge what a session gets of the name. They need not acknowledge the
+// lock for the conditions of a read-write lock: a writer has it for the time of one verb, and notices if it is forgotten.
 func (r *Remote) awaitsReplicas() bool {
 	return r.Conn.Deployment.Replicas.Count > 0 && !strings.HasPrefix(r.Name(), backend.ConditionsPrefix)
 }
 
-// acquireReplicated sends an acquire that the replicas must acknowledge. If too few do, it gives the lock back.
+// acquireReplicated sends acquire.lua, and waits until the replicas have acknowledged the lock. If too few do, it gives the
+// lock back.
 func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeAcquire}
 	c.tooFew = func(client rueidis.DedicatedClient, few error) error {
@@ -42,18 +43,18 @@ func (r *Remote) acquireReplicated(ctx context.Context, args []string, deadline 
 	return c.run(ctx, r, &r.Conn.Deployment.scripts.Acquire, r.Keys[:], args)
 }
 
-// resumeReplicated sends a resume that the replicas must acknowledge. If too few do, the hold stays this session's:
-// giving it back would end the owner's hold. The outcome is then unknown, and sending it again waits for the replicas
-// again.
+// resumeReplicated sends resume.lua, and waits until the replicas have acknowledged the move. If too few do, the hold stays
+// this session's: to give it back would end the owner's hold. Then the error says that the outcome is unknown; another
+// Resume waits for the replicas again.
 func (r *Remote) resumeReplicated(ctx context.Context, args []string, deadline time.Time) (answer, error) {
 	c := replicated[answer]{deadline: deadline, got: got, decode: r.decodeThree}
 	c.tooFew = func(_ rueidis.DedicatedClient, few error) error { return backend.WithOutcomeUnknown(few) }
 	return c.run(ctx, r, &r.Conn.Deployment.scripts.Resume, r.Keys.WithNote(r.Conn.Deployment.Prefix), args)
 }
 
-// shareReplicated sends a share that the replicas must acknowledge if the session gets units by it. If too few do, it
-// returns a refusal, and the session has units at the master that it does not use: its next request gives them back, or
-// asks for them anew. What the session keeps needs no second acknowledgement.
+// shareReplicated sends share.lua, and if the session has got units, waits until the replicas have acknowledged them. If too
+// few do, it returns a refusal, and the session has units at the master that it does not use: its next request gives them
+// back, or asks for them anew. What the session keeps needs no second acknowledgement.
 func (r *Remote) shareReplicated(ctx context.Context, args []string, req *backend.ShareRequest) (shareAnswer, error) {
 	c := replicated[shareAnswer]{deadline: req.NotAfter, decode: r.decodeShare}
 	c.got = func(a shareAnswer) bool { return a.code == shareShared && a.units > int64(req.Keep) }
@@ -71,17 +72,17 @@ func (r *Remote) decodeThree(list []rueidis.RedisMessage, at clock.Sample) (answ
 	return r.decode(list, at, 3)
 }
 
-// A replicated command is a script whose reply counts, if the session got something by it, once enough replicas have
-// acknowledged that.
+// A replicated command is a script. If the session got something by the script, the reply counts only when enough replicas
+// have acknowledged that.
 type replicated[A any] struct {
 	deadline time.Time
 	decode   func([]rueidis.RedisMessage, clock.Sample) (A, error)
 	got      func(A) bool
-	tooFew   func(rueidis.DedicatedClient, error) error // returns the error if too few have acknowledged it
+	tooFew   func(rueidis.DedicatedClient, error) error // returns the error if too few replicas have acknowledged
 }
 
-// run sends the script. WAIT counts what its own connection has written, so both go over a connection that no other verb
-// uses.
+// run sends the script, and then WAIT. WAIT waits for what its own connection has written, so both commands go over one
+// connection that no other verb uses.
 func (rep *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, keys, args []string) (a A, err error) {
 	client, release, err := push.Dedicate(ctx, r.Conn.Deployment.Client)
 	if err != nil {
@@ -103,7 +104,7 @@ func (rep *replicated[A]) run(ctx context.Context, r *Remote, s *wire.Script, ke
 	return a, err
 }
 
-// execOn is exec over one connection.
+// execOn does what exec does, over the connection client.
 func (r *Remote) execOn(ctx context.Context, client rueidis.DedicatedClient, s *wire.Script, keys, args []string) ([]rueidis.RedisMessage, clock.Sample, error) {
 	sent := time.Now()
 	if err := wire.ContextErr(ctx, sent); err != nil {

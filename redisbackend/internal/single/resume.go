@@ -15,7 +15,8 @@ var _ backend.Resumer = (*Remote)(nil)
 
 const resumeResumed, resumeGone, resumeStale, resumeLate = 1, 2, 3, 4
 
-// Resume implements backend.Resumer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+// Resume implements backend.Resumer. As Acquire does, it sends a second copy if Redis refuses the first as late although
+// req.NotAfter has not come.
 func (r *Remote) Resume(ctx context.Context, req backend.ResumeRequest) (backend.ResumeReply, error) {
 	if err := wire.CheckResume(&req); err != nil {
 		return backend.ResumeReply{}, err

@@ -20,7 +20,8 @@ var _ backend.Sharer = (*Remote)(nil)
 // The codes that share.lua returns; its header explains them.
 const shareShared, shareStale, shareLost, shareLate = 1, 2, 3, 4
 
-// Share implements backend.Sharer. As in Acquire, a copy that Redis refuses as late too early is repeated once.
+// Share implements backend.Sharer. As Acquire does, it sends a second copy if Redis refuses the first as late although
+// req.NotAfter has not come.
 func (r *Remote) Share(ctx context.Context, req backend.ShareRequest) (backend.ShareReply, error) {
 	if err := wire.CheckShare(&req); err != nil {
 		return backend.ShareReply{}, err
@@ -114,8 +115,9 @@ func (r *Remote) decodeShare(list []rueidis.RedisMessage, at clock.Sample) (a sh
 	return a, nil
 }
 
-// shareKeys returns the keys of a request: the record and, for a session that has nothing yet, a Lock's hold and queue, which
-// must not be there. In a slot on the move a Cluster refuses a script that names a missing key beside one that is there.
+// shareKeys returns the keys of a request: the record and, if the session keeps nothing and wants units, a Lock's hold and
+// queue, which must not exist. Other requests leave these two out: in a slot that moves, a Cluster refuses a script that
+// names a missing key together with one that exists.
 func (r *Remote) shareKeys(req *backend.ShareRequest) []string {
 	if req.Keep == 0 && req.Want > 0 {
 		return []string{r.Keys[1], r.Keys[0], r.Keys[2]}
@@ -156,7 +158,7 @@ func (r *Remote) InspectShared(ctx context.Context) (st backend.SharedState, err
 	return name.Inspect(now), nil
 }
 
-// errForeign is the error of the scripts for a key that has something else than a shared name.
+// errForeign is the error that the scripts return for a key that has something else than a shared name's record.
 var errForeign = errors.New("WRONGTYPE the name is that of another kind of lock")
 
 // ForceShared implements backend.Sharer.

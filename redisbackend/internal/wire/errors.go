@@ -20,17 +20,17 @@ import (
 //
 //	Redis replied with an error that it will repeat      refused
 //	Redis replied with an error that may pass            unavailable: nothing happened, try again
-//	either, and a script had begun                       outcome unknown as well: what it did before stays
+//	one of these two, raised inside a script             outcome unknown as well: what the script did before stays
 //	the connection could not be opened                   unavailable
 //	anything else: no reply, and it may have arrived     unavailable, outcome unknown
 //
-// Redis's own words are kept. They never contain a password. The verb is not named: one call of a lock may send several, and
-// reentrant.Error names the call.
+// Redis's own words are kept. They never contain a password. The error does not name the verb, since one call of a lock may
+// send several verbs, and reentrant.Error names the call.
 func Fail(ctx context.Context, err error) error {
 	if words := WordsOf(err); words != "" {
 		return Judged(err, words)
 	}
-	if errors.Is(err, rueidis.ErrNoCache) { // it says what to change in the client
+	if errors.Is(err, rueidis.ErrNoCache) { // its text says what to change in the client
 		return backend.WithRefused(fmt.Errorf("redisbackend: %w", err))
 	}
 	unsent := NeverSent(err)
@@ -48,8 +48,8 @@ func Fail(ctx context.Context, err error) error {
 	return backend.WithOutcomeUnknown(err)
 }
 
-// Judged marks an error of Redis as unavailable or refused, by its text, and as one whose outcome is unknown if a script
-// stopped half-way.
+// Judged marks an error of Redis as unavailable or refused, by its text. If a script may have stopped half-way, it also marks
+// the outcome as unknown.
 func Judged(err error, words string) error {
 	switch {
 	case transient(words):
@@ -65,9 +65,9 @@ func Judged(err error, words string) error {
 	return err
 }
 
-// stopped reports whether the error may have ended a script after one of its writes. An error that a script returns says
-// that it has written nothing; an error that is raised inside says where. Some errors a server can raise only at the first
-// write of a script, so nothing was written before: beforeWrites has their codes.
+// stopped reports whether the error may have ended a script after one of its writes. A script that returns an error has
+// written nothing. The words of an error that was raised inside a script say so. Some of these a server can raise only at
+// the first write of a script, so nothing was written before: beforeWrites has their codes.
 func stopped(words string) bool {
 	return raised.MatchString(words) && !beforeWrites[codeOf(words)]
 }
@@ -93,14 +93,14 @@ func Lasting(err error) bool {
 	return words != "" && !transient(words)
 }
 
-// transient reports whether a server may execute a command that had this error when it is sent again. All of a server's
-// errors are classified here.
+// transient reports whether the server may execute the command, to which it replied with this error, when that is sent
+// again. All of a server's errors are classified here.
 func transient(words string) bool {
 	return transientCodes[codeOf(words)] || strings.Contains(words, tooManyClients) || strings.Contains(words, notLocal)
 }
 
-// transientCodes has the error codes of a server that did nothing, and may execute the command when it is sent again. All
-// other errors are refusals: a wrong password, a missing right, a key of another type, a script that fails.
+// transientCodes has the error codes of a server that did nothing, and may execute the command if the command is sent again.
+// All other errors are refusals: a wrong password, a missing right, a key of another type, a script that fails.
 var transientCodes = map[string]bool{
 	"LOADING":     true, // the server reads its data after a start
 	"BUSY":        true, // the server runs a client's long script
@@ -134,8 +134,8 @@ func WordsOf(err error) string {
 // ErrorCode returns the code of an error of Redis; "" if err is none.
 func ErrorCode(err error) string { return codeOf(WordsOf(err)) }
 
-// codeOf returns the code in Redis's words: the first word, or the code of the command that stopped a transaction, or
-// (Redis 6) a script, also as pcall catches it:
+// codeOf returns the code in Redis's words. That is the first word, or the code of the error that stopped a transaction or, in
+// Redis 6, a script. It also reads the words of Redis 6 that a script has caught with pcall:
 //
 //	READONLY You can't write against a read only replica.
 //	EXECABORT Transaction discarded because of: READONLY You can't write against a read only replica.
@@ -157,8 +157,8 @@ func NeverSent(err error) bool {
 	return errors.As(err, &network) && network.Op == "dial" || errors.Is(err, rueidis.ErrNoSlot)
 }
 
-// Blame returns err so that errors.Is(err, ctx.Err()) holds if ctx has ended. If ctx has not ended, it hides the error of
-// any other context: a connection that the client was opening for another call fails when that call's context ends.
+// Blame returns err, changed so that errors.Is(err, ctx.Err()) is true if ctx has ended. If ctx has not ended, Blame hides the
+// error of any other context: a connection that the client was opening for another call fails when that call's context ends.
 func Blame(ctx context.Context, err error) error {
 	ended := ContextErr(ctx, time.Now())
 	switch {
@@ -177,7 +177,8 @@ func Blame(ctx context.Context, err error) error {
 }
 
 // EndedByAnother reports whether a command failed because another call's context ended: the client was opening a connection for
-// that call, and this one waited for it. A connection that was not open within the client's own time limit looks the same.
+// that call, and this command waited for it. EndedByAnother also returns true if the client's own time limit for opening a
+// connection was over.
 func EndedByAnother(ctx context.Context, err error) bool {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	return ended && ContextErr(ctx, time.Now()) == nil
@@ -195,7 +196,7 @@ func ContextErr(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Invalid returns the error of a request that is refused before it is sent.
+// Invalid returns the error of a request that is refused and not sent.
 func Invalid(what string) error {
 	return backend.WithRefused(fmt.Errorf("redisbackend: %s", what))
 }

@@ -22,16 +22,17 @@ const Reserved = protocol.Reserved
 // The lock for the conditions of a read-write lock (backend.ConditionsOf) has a reserved name, and is a lock like any
 // other.
 //
-// T is the part of the hold key that Redis hashes to find its slot: the hash tag if there is one, else the whole key. T
-// has no closing brace, so the first pair of braces of a side key is the one around T, and all four keys have the same
-// slot. N stands at the end, whole: two names never share a key.
+// T is the part of the hold key that Redis hashes to find its slot: the hash tag if there is one, else the whole key.
+// protocol.CheckName ensures that T has no closing brace. So the first pair of braces of the other keys is the one around T,
+// and all four keys have the same slot. N stands at the end, whole, so two names never share a key.
 type Keys [4]string
 
 // keyTypes are the types of the keys, as Redis names them. The record of a shared name is a hash.
 var keyTypes = [len(Keys{})]string{"hash", "string hash", "list", "hash"}
 
-// OtherData returns which of the keys has data that no session has written there, and what it is: a type that no lock has
-// there, or a hash as the hold of a lock that has no record. data is "" if the types do not show it.
+// OtherData returns the index of a key whose data no session has written, and describes the data. types are the types of the
+// keys: one that the key of a lock never has, or a hash as the hold without a record, shows other data. If the types show
+// none, data is "".
 func OtherData(types [len(Keys{})]string) (i int, data string) {
 	for i, found := range types {
 		if found != "none" && !slices.Contains(strings.Fields(keyTypes[i]), found) {
@@ -50,7 +51,7 @@ func (k *Keys) Hold() string { return k[0] }
 // maxPrefix bounds the prefix, which is part of every key.
 const maxPrefix = 256
 
-// CheckPrefix refuses a prefix with which lock names could meet.
+// CheckPrefix refuses a prefix that is too long, and one with which two locks could have the same key or the wrong slot.
 func CheckPrefix(prefix string) error {
 	switch {
 	case len(prefix) > maxPrefix:
@@ -111,7 +112,7 @@ func (k *Keys) Condition(prefix, name string) ConditionKeys {
 }
 
 // HashTag returns the part of a key that decides its slot: what is between the first opening brace and the next closing
-// one, if there is anything, else all of it.
+// brace, if there is anything, else the whole key.
 func HashTag(key string) string {
 	_, after, ok := strings.Cut(key, "{")
 	if !ok {

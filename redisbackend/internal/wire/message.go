@@ -22,7 +22,7 @@ const (
 	//
 	//	s <ticket> <1 if the session was given a place for it, else 0> <hold key>
 	Signalled MessageKind = 's'
-	// Wanted is sent by wanted in common.lua to a session whose hold lingers, or may linger, or is watched:
+	// Wanted is sent by wanted in common.lua to a session whose hold may linger, or is watched, when another session asks:
 	//
 	//	w <epoch> <hold key>
 	Wanted MessageKind = 'w'
@@ -30,13 +30,13 @@ const (
 	//
 	//	t <epoch> <hold key>
 	Taken MessageKind = 't'
-	// ShareGranted is sent by share.lua to a session whose request was granted, or is a try that was refused. After a
-	// refusal the session may have no units: the tokens are 0, and until is the present:
+	// ShareGranted is sent by sharing.lua to a session whose request was granted, or is a try that was refused. After a
+	// refusal the session may have no units; then the tokens are 0, and <until> is the present:
 	//
 	//	h <epoch> <units> <first token> <last token> <may> <until, Redis time in µs> <Redis time, µs> <hold key>
 	ShareGranted MessageKind = 'h'
-	// ShareWanted is sent by share.lua to a session that has more units than it may keep, that a try asks, or that may keep
-	// all again:
+	// ShareWanted is sent by sharing.lua to a session that has more units than it may keep, or that a try asks, or that may
+	// keep all of its units again:
 	//
 	//	x <may> <order of the try, or 0> <hold key>
 	ShareWanted MessageKind = 'x'
@@ -64,9 +64,8 @@ const (
 	maxStamp      = 9e15 // µs: the year 2255, which a double holds exactly
 )
 
-// Plausible reports whether a script can have given out these tokens at the time that the message names, as far as the
-// session knows without asking Redis. After a failover to a clock that is behind, implausible tokens may still be
-// right.
+// Plausible reports whether a script can have given out these tokens at the time that the message names, if tokens are never
+// far ahead of the clock. After a failover to a server whose clock is behind, implausible tokens may still be right.
 func (m *Message) Plausible() bool {
 	return m.Last <= uint64(m.Stamp+protocol.Horizon.Microseconds())
 }

@@ -18,7 +18,7 @@ const (
 	maxNumber = 1<<53 - 1
 	// maxHolds is the highest hold count, as in package reentrant.
 	maxHolds = math.MaxInt32
-	// MaxTTL is the maximum of leases, patiences and doubts: longer ones are cut. Twice as much does not overflow.
+	// MaxTTL is the maximum of leases, patiences and doubts: longer ones are cut. 2*MaxTTL does not overflow.
 	MaxTTL = 30 * 365 * 24 * time.Hour
 )
 
@@ -32,8 +32,8 @@ func CheckNumbers(numbers ...uint64) error {
 	return nil
 }
 
-// countable returns the token to send: at most the highest number that Lua can count. No server gives out a higher
-// token.
+// countable returns the token to send in place of t: at most the highest number that Lua can count. No server gives out a
+// higher token.
 func countable(t backend.Token) backend.Token {
 	return min(t, maxNumber)
 }
@@ -122,8 +122,8 @@ const (
 	maxDigits = 20
 )
 
-// An ArgWriter writes the numbers of one call into one buffer, which becomes one string; the arguments are parts of that
-// string. So a call costs one allocation for all of them.
+// An ArgWriter writes the numbers of one call into one buffer, which becomes one string. The arguments are parts of that
+// string, so all of them cost one allocation.
 type ArgWriter struct {
 	buf  [maxNumbers * maxDigits]byte
 	ends [maxNumbers + 1]uint8 // ends[i] is where number i begins
@@ -158,26 +158,27 @@ func RoundUp(d, unit time.Duration) uint64 {
 	return uint64((d-1)/unit) + 1
 }
 
-// MinKeep is the least time for which a lock's record outlives its last change: as long as a copy of an attempt that the
-// record knows may still arrive, and as Redis's clock may be behind another node's after a failover. A record is kept for
-// twice the lease if that is longer, so that it outlives the hold. A lock that is no longer used costs some 280 bytes.
+// MinKeep is the least time for which a lock's record outlives its last change (see also BriefKeep). It is longer than a
+// copy of an attempt that the record knows may be under way, and longer than Redis's clock may be behind another node's
+// after a failover. A record is kept for twice the lease if that is longer, so that it outlives the hold. A lock that is
+// no longer used costs some 280 bytes.
 const MinKeep = 5 * time.Minute
 
 // KeepFor returns how long to keep a record for a lease, in seconds.
 func KeepFor(lease time.Duration) uint64 { return RoundUp(max(MinKeep, 2*lease), time.Second) }
 
-// BriefKeep is MinKeep for a lock that was free and for which no session waited. Every name that is locked once leaves its
-// record, so it is kept only as long as a copy of the attempt may still arrive, and as Redis's clock may be behind
-// another node's.
+// BriefKeep takes the place of MinKeep for a lock that was free and for which no session waited. Every name that is locked
+// once leaves a record, so the record is kept only for as long as a copy of the attempt may still arrive, and as Redis's
+// clock may be behind another node's.
 const BriefKeep = 30 * time.Second
 
-// BriefKeepFor is KeepFor for a lock that was free and for which no session waited.
+// BriefKeepFor returns how long to keep the record of a lock that was free and for which no session waited, in seconds.
 func BriefKeepFor(req *backend.AcquireRequest) uint64 {
 	return RoundUp(max(BriefKeep, 2*req.Lease, min(time.Until(req.NotAfter), MaxTTL)), time.Second)
 }
 
-// SharedKeepFor is KeepFor for a shared name, whose entries say themselves for how long they are needed: its record is kept
-// for as long as they are, or ten seconds, so that the name is soon free for another kind of lock.
+// SharedKeepFor returns how long to keep the record of a shared name for a lease, in seconds. It is the least time: the
+// script keeps the record for longer if an entry needs that. So the name is soon free for another kind of lock.
 func SharedKeepFor(lease time.Duration) uint64 {
 	return RoundUp(max(10*time.Second, lease), time.Second)
 }

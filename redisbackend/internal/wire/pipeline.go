@@ -13,9 +13,9 @@ type Call struct {
 	Keys, Args []string
 }
 
-// Pipeline runs scripts in one pipeline to each node. It sends calls again that failed because another call's context ended
-// (see [EndedByAnother]), and once more, with the whole script, calls whose script a server did not know. It returns the
-// results in the order of the calls.
+// Pipeline runs scripts in one pipeline to each node. If ctx has a deadline, Pipeline sends calls again that failed because
+// another call's context ended (see [EndedByAnother]). It then sends the calls whose script a server did not know once more,
+// with the script's whole text. It returns the results in the order of the calls.
 func Pipeline(ctx context.Context, client rueidis.Client, calls []Call) []rueidis.RedisResult {
 	if len(calls) == 0 {
 		return nil
@@ -31,8 +31,8 @@ func Pipeline(ctx context.Context, client rueidis.Client, calls []Call) []rueidi
 	return results
 }
 
-// half returns the context of the first pipeline. In a Cluster that goes to many nodes, and may take half of ctx's time:
-// a node that hangs must leave time to load the script into the others.
+// half returns the context of the first pipeline. In a Cluster the pipeline goes to many nodes, and may take half of ctx's
+// time, so that a node that hangs leaves time to load the script into the others.
 func half(ctx context.Context, cluster bool) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok || !cluster {
@@ -41,7 +41,8 @@ func half(ctx context.Context, cluster bool) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
-// sendAgain sends the calls with certain results once more, and replaces these. It reports whether there were any.
+// sendAgain sends the calls for whose results which returns true once more, and replaces these results. It reports whether
+// there were any.
 func sendAgain(ctx context.Context, client rueidis.Client, calls []Call, results []rueidis.RedisResult, text bool, which func(rueidis.RedisResult) bool) bool {
 	var places []int
 	var again []Call
@@ -59,7 +60,7 @@ func sendAgain(ctx context.Context, client rueidis.Client, calls []Call, results
 	return true
 }
 
-// sendCalls sends one command for each call: the script's hash, or its text.
+// sendCalls sends one command for each call, with the script's text if text is set, else with its hash.
 func sendCalls(ctx context.Context, client rueidis.Client, calls []Call, text bool) []rueidis.RedisResult {
 	build := client.B()
 	commands := make(rueidis.Commands, len(calls))

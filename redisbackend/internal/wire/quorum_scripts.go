@@ -2,7 +2,7 @@ package wire
 
 import "sync"
 
-// quorumScripts has the scripts that only the nodes of a Quorum run, besides the others.
+// quorumScripts has the scripts that only the nodes of a Quorum run. They also run scripts of a single lock.
 type quorumScripts struct{ Token, Restore, Want, Call, Force Script }
 
 // LoadQuorumScripts reads the scripts of a quorum and computes their hashes, once in a process.

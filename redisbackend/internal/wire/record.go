@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A Record is the record of a lock. Its text is the one that common.lua describes, and that the scripts write:
+// A Record is the record of a lock. The scripts write it as a text, which common.lua describes:
 //
 //	first last session epoch op state keep[ session:epoch:until]...
 type Record protocol.Record
@@ -20,7 +20,7 @@ type Record protocol.Record
 // recordText matches the texts that common.lua reads as records.
 var recordText = regexp.MustCompile(`^\d+ \d+ \S+ \d{1,16} \d+ [A-Za-z] \d{1,10}(?: |$)`)
 
-// ParseRecord reads a record; false if the text is none.
+// ParseRecord reads a record; false if the text is not a record.
 func ParseRecord(text string) (r Record, ok bool) {
 	if !recordText.MatchString(text) {
 		return r, false
@@ -47,7 +47,8 @@ func (r *Record) Format() string {
 	return string(text)
 }
 
-// append adds the text up to the keep, with the tokens or, for a script that adds them, without.
+// append appends the record's text up to the keep. It leaves the tokens out, for a script that adds them, unless tokens is
+// set.
 func (r *Record) append(text []byte, tokens bool) []byte {
 	if tokens {
 		text = append(strconv.AppendUint(text, uint64(r.First), 10), ' ')
@@ -65,7 +66,7 @@ func (r *Record) append(text []byte, tokens bool) []byte {
 	return append(text, "h "...)
 }
 
-// The lean scripts take records as texts, which are what the session remembers.
+// The lean scripts (pass.lua, take.lua, yield.lua and free.lua) take whole records as texts, which the session remembers.
 
 // maxTexts is how many texts the largest of the lean scripts takes.
 const maxTexts = 9
@@ -97,8 +98,8 @@ func (w *TextWriter) field(session, owner string) {
 	w.end()
 }
 
-// record adds the record that a session remembers: of one token, and with the end that is in the Prior's note. It has no
-// tokens if the script is to add them.
+// record adds the record that a session remembers: with one token, which is both the first and the last, and with p.Note as
+// its end. It leaves the token out, for a script that adds it, unless tokens is set.
 func (w *TextWriter) record(session string, p *backend.Prior, tokens bool) {
 	r := Record{First: p.Token, Last: p.Token, Session: session, Epoch: p.Epoch, Op: p.Op, Pushed: p.Pushed}
 	w.buf = append(r.append(w.buf, tokens), p.Note...)
@@ -117,14 +118,14 @@ func (w *TextWriter) strings() (texts [maxTexts]string) {
 // A LeanAcquire is a call of pass.lua, take.lua or yield.lua.
 type LeanAcquire struct {
 	Take  bool
-	Yield []string         // the arguments of yield.lua after those of pass.lua; nil for the other scripts
-	Prior backend.Prior    // what the session remembers if the script succeeds; its token is the least possible
+	Yield []string         // what arguments yield.lua takes after those of pass.lua; nil for the other scripts
+	Prior backend.Prior    // what the session remembers if the script succeeds; its token is the least possible one
 	Texts [maxTexts]string // the script's arguments; of yield.lua, the first ones
 	N     int              // how many of Texts there are
 }
 
-// NewLeanAcquire returns the lean call for an attempt that Redis may execute until notAfter; false if the attempt needs
-// acquire.lua.
+// NewLeanAcquire returns the lean call for an attempt that Redis may execute until the Redis time notAfter; false if the
+// attempt needs acquire.lua.
 func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64) (c LeanAcquire, ok bool) {
 	if !protocol.Lean(req) {
 		return c, false
@@ -143,7 +144,8 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	if err == nil && kept < needs && protocol.SetsLease(req) { // the script sets the expiry of the record
 		kept, note = needs, strconv.FormatUint(needs, 10)+note[len(keep):]
 	}
-	// While the attempt may run, its token is not far ahead of the clock, so the record need not be kept for longer.
+	// If the token is not above notAfter, it is not far ahead of the clock when the script runs, so the record need not be
+	// kept for longer.
 	if err != nil || kept < needs || notAfter < 0 || uint64(token) > uint64(notAfter) {
 		return c, false
 	}
@@ -171,8 +173,8 @@ func NewLeanAcquire(session string, req *backend.AcquireRequest, notAfter int64)
 	return c, true
 }
 
-// yieldArgs returns the last arguments of yield.lua, except the channel. The record ends with note, and is kept for
-// kept seconds.
+// yieldArgs returns the arguments of yield.lua after those of pass.lua, except the last one, the channel prefix. note is how
+// the record ends, and kept the number of seconds for which it is kept.
 func yieldArgs(session string, req *backend.AcquireRequest, note string, kept uint64) []string {
 	var d ArgWriter
 	d.Add(req.Epoch)
@@ -187,8 +189,8 @@ func yieldArgs(session string, req *backend.AcquireRequest, note string, kept ui
 	return []string{session, n[0] + " ", n[1], place, note, n[6]}
 }
 
-// LeanReleaseArgs returns the arguments of free.lua for a release; false if it needs release.lua. With "" for channels the
-// script gives the lock to no waiter.
+// LeanReleaseArgs returns the arguments of free.lua for a release; false if the release needs release.lua. With "" for
+// channels the script does nothing if a session waits.
 func LeanReleaseArgs(session string, req *backend.ReleaseRequest, channels string) (args [3]string, ok bool) {
 	if !protocol.LeanRelease(req) || req.Prior.Note == "" {
 		return args, false

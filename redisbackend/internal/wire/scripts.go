@@ -13,9 +13,9 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// A Script is one of the files, with common.lua (and vacant.lua, behind.lua, conditions.lua, shared.lua or sharing.lua) in
-// front of it. Running it sends EVALSHA, and EVAL if the server does not know the script: after a restart, a failover or
-// SCRIPT FLUSH.
+// A Script is the text of one file, mostly with common.lua (and vacant.lua, behind.lua, conditions.lua, shared.lua or
+// sharing.lua) in front of it. To run the script, rueidis sends EVALSHA, and then EVAL if the server does not know it, as
+// after a restart, a failover or SCRIPT FLUSH.
 type Script struct {
 	*rueidis.Lua
 	Text, SHA string // for pipelines, which Lua.Exec cannot send
@@ -27,7 +27,7 @@ type Scripts struct {
 	Await, Signal, Withdraw, Beat                                         Script
 	Share, ShareRenew, ShareNote, ShareInspect, ShareForce                Script
 	Offer                                                                 Script // for locks that Redisson's clients use too
-	Pass, Take, Free, Yield                                               Script // of a session that remembers the record
+	Pass, Take, Free, Yield                                               Script // for a session that remembers the record
 }
 
 // A Variant selects the text of the scripts.
@@ -101,7 +101,7 @@ func newScript(text string) Script {
 func scriptText(name string) string {
 	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
-		panic("redisbackend: bug: " + err.Error()) // it is embedded
+		panic("redisbackend: bug: " + err.Error()) // every script is embedded
 	}
 	return string(text)
 }

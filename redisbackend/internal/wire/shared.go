@@ -29,7 +29,7 @@ func KindLetter(kind backend.ShareKind) string {
 	return "r"
 }
 
-// KindOf returns the kind of a letter, 0 for any other text.
+// KindOf returns the kind for a letter in the record, 0 if the text is no such letter.
 func KindOf(letter string) backend.ShareKind {
 	switch letter {
 	case "r":
@@ -47,11 +47,11 @@ const (
 	NotePrefix   = "#n" // followed by a session
 )
 
-// NoTry is the pending of an entry that has no place, or whose place is not that of a try.
+// NoTry is the field "pending" of an entry that has no place, or whose place is not that of a try.
 const NoTry = -1
 
-// ReadShared reads the fields of a shared name's record; false if one is not as the scripts write it. It reads neither the
-// totals of the summary nor the fields of places: both follow from the entries.
+// ReadShared reads the fields of a shared name's record. It returns false if the scripts do not write a field so. It reads
+// neither the totals of the summary nor the fields of places, since both follow from the entries.
 func ReadShared(s *protocol.Shared, fields map[string]string) bool {
 	if !readSummary(s, fields[SummaryField]) {
 		return false
@@ -91,7 +91,7 @@ func readSummary(s *protocol.Shared, raw string) bool {
 	return ok && s.Kind != 0
 }
 
-// sharedNumbers reads decimal numbers that are not below least; false if a word is none.
+// sharedNumbers reads decimal numbers. It returns false if a word is not a number, or a number is below least.
 func sharedNumbers(words []string, least int64) (n []int64, ok bool) {
 	n, ok = make([]int64, len(words)), true
 	for i, word := range words {
@@ -103,7 +103,8 @@ func sharedNumbers(words []string, least int64) (n []int64, ok bool) {
 }
 
 // readEntry reads "epoch units until memory first under limit order want least deadline grant tokens seen since pending
-// asked got"; false if the text is none. How many answers are pending follows from the other entries.
+// asked got"; false if the text is no entry. Of "pending" it reads only whether the place is a try's: how many answers are
+// pending follows from the other entries.
 func readEntry(session, raw string) (protocol.Entry, bool) {
 	n, ok := sharedNumbers(strings.Fields(raw), NoTry)
 	if !ok || len(n) != 18 {

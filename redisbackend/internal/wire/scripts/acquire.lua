@@ -1,5 +1,5 @@
--- acquire: an attempt of a session to get the lock for one of its owners; also the resend of that attempt, the
--- heartbeat of a waiter, the confirmation of a grant, and the pass to the session's next owner. vacant.lua comes
+-- acquire: an attempt of a session to get the lock for one of its owners. Acquire is also sent to repeat that attempt,
+-- as the heartbeat of a waiter, to confirm a grant, and to pass the lock to the session's next owner. vacant.lua comes
 -- first, and takes a free lock if it can.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
@@ -8,26 +8,26 @@
 --       7 flags, any of
 --           q  queue up if the lock is taken      b  barge: do not wait behind others for a free lock
 --           y  yield: give the lock to the first waiter, if there is one, and with q queue up behind
---           f  fixed lease: it starts once        k  keep the TTL as it is when taking over from ourselves
+--           f  fixed lease: it starts once        k  keep the TTL when the session itself has the lock
 --       8 tokens wanted   9 highest token this session has seen
---      10 patience, ms: the place is dropped when not refreshed for so long
+--      10 patience, ms: the place is dropped if no run has refreshed it for so long
 --      11 grant TTL, ms  12 channel prefix  13 seconds that the record is kept
---      14 seconds that it is kept at least if no session waits
--- Returns  now, of a lock that was free: granted, with now as the token, and the record kept as 14 says; or
+--      14 seconds that the record is kept at least, if no session waits
+-- Returns  now, if the lock was free: it is granted, with now as the token, and the record is kept as 14 says; or
 --          {code, now, a, b, c}
---   1 granted: a first token, b last token (of fewer tokens, perhaps), c with f: what is left of the lease, ms; and a
---     sixth element, for pass.lua, take.lua and free.lua: the record's keep, as text with its tombstones if there are
---     any, 0 if its op is not 0
---   2 waiting (q) or held by another: a TTL of the holder, ms; b 1 if the holder may not need the lock, and was asked
---     for it; else 0
+--   1 granted: a first token; b last token (perhaps of fewer tokens than wanted); c with f: what is left of the lease,
+--     ms; and a sixth element, for pass.lua, take.lua and free.lua: the record's keep, followed by its tombstones if
+--     there are any; 0 if the record's op is not 0
+--   2 waiting (q), or held by another session: a TTL of the holder, ms; b 1 if the holder may not need the lock, and
+--     was asked for it; else 0
 --   3 stale: this epoch has had the lock or was given up, or a higher one was sent
 --   4 late: not after has passed
 --   or an error, and nothing is touched: WRONGTYPE, the key has something else than a lock; FARTOKEN, see common.lua
 -- Keeps    at most one field in the hold hash; tokens rise; an epoch that had the lock does not get it again while
 --          the record is of its session (after that its tombstone and its not after keep late copies out).
--- Twice    the second run of the same attempt finds itself holder (full lease, same token), finds its place
---          (deadline moved), or finds that it had its turn (stale). A copy of an older attempt is stale.
--- Late     after its not after it does nothing; before that, an attempt that was given up finds its tombstone.
+-- Twice    the second run finds that the attempt has the lock (full lease, same token), has a place (the deadline
+--          moves), or has had its turn (stale). A copy of an older attempt is stale.
+-- Late     after its not after it does nothing; until then, a copy of an attempt that was given up finds a tombstone.
 
 local session, epoch, owner, holds = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local lease, flags, tokens, seen = ARGV[5], ARGV[7], ARGV[8], ARGV[9]
@@ -47,15 +47,15 @@ if epoch < last or (epoch == last and not mine) then return {STALE, now, 0, 0, 0
 local refused = far(rec, now, tokens, seen)
 if refused then return refused end
 
--- place takes the session's place at the end of the queue, or keeps the one it has and moves its deadline. A place that
--- is among the dead is lost.
+-- place gives the session a place at the end of the queue, or moves the deadline of the place that it has. If the
+-- session is among the dead, its old place is lost. It returns false if the session has a place of a higher epoch.
 local function place(dead)
   local raw, lost = redis.call('HGET', KEYS[4], session), false
   if raw and not string.find(raw, '^%d') then raw = '0' end -- a place that cannot be read
   if raw and tonumber(string.match(raw, '^%d+')) > epoch then return false end
   for _, other in ipairs(dead or {}) do lost = lost or other == session end
-  -- The list may be lost without the hash (eviction, a run that stopped). It is read before anything is written: if the
-  -- key has something else, this fails.
+  -- The list may be lost without the hash (eviction, a run that stopped). It is read before anything is written, so
+  -- that a key of another type fails the script here.
   local there = redis.call('LINDEX', KEYS[3], '0') and raw and not lost and redis.call('LPOS', KEYS[3], session)
   redis.call('HSET', KEYS[4], session, ARGV[2] .. ' ' .. text(now + patience * 1000) .. ' ' .. ARGV[11] .. ' '
     .. holds .. ' ' .. tokens .. ' ' .. seen .. ' ' .. keep .. ' ' .. owner)
@@ -71,7 +71,7 @@ local function granted()
     rec.op ~= '0' and 0 or rec.tombs == '' and tonumber(rec.keep) or rec.keep .. rec.tombs}
 end
 
--- wait returns the reply to an attempt that cannot have the lock now.
+-- wait returns the reply to an attempt that cannot have the lock now. With the flag q it first takes or renews a place.
 local function wait(ttl)
   if flag('q') and not place() then return {STALE, now, 0, 0, 0} end
   local by = string.match(field, ':(.*)$')
@@ -79,7 +79,7 @@ local function wait(ttl)
   return {WAITING, now, ttl, by == '*linger' and 1 or 0, 0}
 end
 
-if mine and epoch == last then -- a resend, a beat after the grant, or its confirmation
+if mine and epoch == last then -- a resend, or a heartbeat after the grant, or the confirmation of the grant
   if not flag('f') or rec.state == 'g' then redis.call('PEXPIRE', KEYS[1], lease) end
   if rec.state == 'g' or tonumber(rec.keep) < tonumber(keep) then -- vacant.lua chose a keep that suffices for one copy
     if rec.state == 'g' then rec.state = 'h' end
@@ -97,7 +97,7 @@ if mine then -- a newer attempt of the same session takes over
     if not grant(KEYS, rec, now, next, dead, channel, field, flag('q') and session) then redis.call('DEL', KEYS[1]) end
     return {WAITING, now, tonumber(next.grant), 0, 0}
   end
-  local stopped = rec.session ~= session -- a run that granted the lock to this session, and left its place in the queue
+  local stopped = rec.session ~= session -- a run stopped after it granted the lock to this session: its place is left
   -- An earlier message named the session's last attempt, not this one. (With y no other session waits.)
   local others = owner == '*linger' and not flag('y') and redis.call('LINDEX', KEYS[3], '0')
   issue(rec, now, session, ARGV[2], tokens, seen, 'h', flag('y') and keep or ARGV[14])

@@ -7,9 +7,9 @@
 --       11 doubt, us: for this long from now on a copy of an attempt up to the hold's may be under way; 0: none is
 -- Returns  {code, now}   1 waiting   2 signalled already (this is a resend)   3 gone: the hold was not there
 --          or the error FARTOKEN, and nothing is touched
--- Keeps    a place is taken only in the run that gave up the hold, so a resend does not wait again after its signal.
+-- Keeps    a ticket is taken only by the run that gives up the hold, so a resend does not wait again after its signal.
 -- Twice    the second run finds the ticket, or that it was signalled.
--- Late     an epoch has the lock once: without that hold it gives up nothing and takes no ticket.
+-- Late     no epoch gets the lock a second time: without its hold a run gives up nothing and takes no ticket.
 
 local session, epoch, ticket = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local WAITING, SIGNALLED, GONE = 1, 2, 3

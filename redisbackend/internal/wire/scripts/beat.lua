@@ -3,12 +3,12 @@
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
 -- ARGV  1 session  2 channel prefix  3 number of tickets  4 "1" if all sessions listen here
---       then the tickets, then those whose owners have the lock again: their signals are acknowledged
+--       then the tickets, then the tickets of owners that have the lock again: their signals are acknowledged
 -- Returns  {now, code...}   1 waits   2 does not wait any more: it was signalled, or given up for dead
--- Keeps    a lock that is free goes to the first live waiter; the record, so that the name stays a Lock's while owners
---          wait.
+-- Keeps    a lock that is free goes to the first live waiter; the record outlasts the waits, so that the name stays a
+--          Lock's.
 -- Twice    deadlines move.
--- Late     tickets that are gone stay gone; the deadlines of the others count from when it arrives.
+-- Late     tickets that are gone stay gone; the deadlines of the others count from when the run begins.
 
 local WAITS, OVER = 1, 2
 local session, channel = ARGV[1], ARGV[2]

@@ -1,9 +1,9 @@
 -- behind.lua: the beginning of share, which the loader puts before common.lua. It handles the heartbeat of a session that has
--- no units and waits behind the head, as most of many sessions do: its place gets a new deadline, and nothing else
--- changes. To make the functions of the other files would take Redis longer than all of this. In all other cases it changes
--- nothing, and the rest of share.lua runs: if the request is no copy of the session's last epoch, something may have ended
--- since the last run, the head fits or is a try to be refused, holders must be told to keep less, tokens are ahead of the
--- clock, or anything is an error.
+-- no units and waits behind the head, as most sessions do if many wait: its place gets a new deadline, and nothing else
+-- changes. To create the functions of the other files would take Redis longer than all of this. behind.lua changes nothing,
+-- and the rest of share runs, if the request is no copy of the session's last epoch, if something may have ended since the
+-- last run, if the head fits or is a try to be refused, if holders must be told to keep less, if tokens are ahead of the
+-- clock, or if anything is an error.
 
 -- behind returns the reply to such a heartbeat, nil to any other request.
 local function behind()

@@ -1,31 +1,33 @@
--- common.lua: what the scripts share. The loader puts it before each of them; it runs nothing by itself.
+-- common.lua: what most scripts share. The loader puts it before each of these; it runs nothing by itself.
 --
 -- Keys of a lock N (all in one cluster slot; every script gets the ones it needs in KEYS):
 --   hold     hash    N itself: field "<session>:<owner>" -> holds; its TTL is the lease. One field, or see sole.
---                    One that was released and stays for a time has the field "!:<session>:<owner>", as if of another session.
+--                    A hold that was released, and stays for a time, has the field "!:<session>:<owner>": no session has
+--                    the id "!".
 --   record   string  "first last session epoch op state keep[ tombstone]..."
---                      first..last  the block of fencing tokens of the last grant (one token without cohorts)
+--                      first..last  the block of fencing tokens of the last grant; mostly one token
 --                      session, epoch  of the attempt that last got the lock
 --                      op           the last re-entry or signal within that epoch
 --                      state        g: pushed to a waiter and perhaps not accepted yet; w: held, and its session gets
 --                                   a message for each session that queues up (watch.lua); h: otherwise
---                      keep         seconds that the record outlives its last change
---                      tombstone    "session:epoch:until": attempts of session up to epoch are refused until then
+--                      keep         for how many seconds the record outlives its last change
+--                      tombstone    "session:epoch:until": attempts of the session up to that epoch are refused until
+--                                   that time
 --   queue    list    waiting sessions, longest first
 --   waiters  hash    session -> "epoch deadline grant holds tokens seen keep owner" (deadline: Redis time in us)
---   note     string  "token text": the note of the holder with that token
+--   note     string  "token text": the note of the holder whose last token that is
 --
 -- Tokens are given out only up to a year beyond the clock (FARTHEST). A request that would need a higher one is refused
 -- with the error FARTOKEN, and nothing is changed: the token that the session has seen, or the record, was forged. If a
 -- key has what no session has written, such as a hold without an owner or a text that is no record, the error is WRONGTYPE,
--- and nothing is changed either; but a place, a ticket or a note that cannot be read counts as none. The
+-- and nothing is changed either; but a place, a ticket or a note that cannot be read counts as if it were missing. The
 -- owner '*linger' stands for a session that may have the lock while none of its owners needs it. Times are Redis's own,
 -- in microseconds; TTLs in milliseconds. Numbers are written with %.0f: concatenation would round them to 14 digits.
 --
 -- A run may stop half-way: a command fails, and what was done before it stays. In a Cluster slot that is marked as
 -- migrating every command on a key that is missing at that moment fails, also on one that the run itself has emptied.
 -- So a run that stops after any of its commands must leave a state that all others can go on from:
---   - what can be refused is read first, with pcall, and returned: an error that a script returns came before any write
+--   - what may make the run fail is read first, with pcall: a script that returns an error has written nothing
 --   - a new holder's field comes before the old one goes, and the record after both: until then it names the old holder
 --   - the record of a free lock comes before the hold, which may then be left without a TTL: foreign knows it by the record
 --   - waiters leave the queue, and tickets the condition, when all that they get is there; nothing is read after that
@@ -66,9 +68,8 @@ local function record(raw)
   return {first = first, last = last, session = session, epoch = epoch, op = op, state = state, keep = keep, tombs = tombs}
 end
 
--- retention returns for how many seconds the record is kept. Tokens may have run ahead of the clock
--- (blocks): it is then kept longer by as much, so that tokens that start from the clock again cannot fall
--- behind the last one.
+-- retention returns for how many seconds the record is kept. Blocks may have run the tokens ahead of the clock. Then the
+-- record is kept for longer by as much: when it is gone, tokens start from the clock again, which is past the last one.
 local function retention(rec, now)
   if rec.last <= now then return rec.keep end
   return text(rec.keep + math.ceil(math.min(rec.last - now, FARTHEST) / 1000000))
@@ -81,18 +82,18 @@ local function save(key, rec, now)
     .. rec.state .. ' ' .. rec.keep .. rec.tombs, 'EX', retention(rec, now))
 end
 
--- longer returns the longer of two times to keep a record.
+-- longer returns the longer of two numbers of seconds.
 local function longer(a, b)
   return tonumber(a) > tonumber(b) and a or b
 end
 
--- outlast keeps a key that all sessions share for at least the given seconds. Another session may need it for longer.
+-- outlast makes a key last for at least so many seconds. All sessions share the key, so a longer TTL stays as it is.
 local function outlast(key, seconds)
   if redis.call('PTTL', key) < tonumber(seconds) * 1000 then redis.call('EXPIRE', key, seconds) end
 end
 
--- entombed reports whether an attempt was given up while a copy of it might still be under way. When all tombstones
--- have expired it removes them, so that later runs need not read them.
+-- entombed reports whether a tombstone refuses an attempt: the attempt was given up while a copy of it might still be under
+-- way. If all tombstones have expired, entombed removes them, so that later runs need not read them.
 local function entombed(rec, session, epoch, now)
   local live = false
   for owner, upto, till in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
@@ -105,7 +106,8 @@ local function entombed(rec, session, epoch, now)
   return false
 end
 
--- entomb refuses the session's attempts up to epoch until a time, and removes tombstones that have expired.
+-- entomb adds a tombstone that refuses the session's attempts up to an epoch until the time till, and removes tombstones
+-- that have expired.
 local function entomb(rec, session, epoch, till, now)
   local kept = ''
   for owner, upto, limit in string.gmatch(rec.tombs, ' (%S+):(%d+):(%d+)') do
@@ -123,8 +125,8 @@ local function of(session, field)
   return string.find(field, session .. ':', 1, true) == 1
 end
 
--- sole returns the field of the holder. There are others only where a run stopped before it had deleted the last
--- holder's field and written the record: then the record's session has the lock.
+-- sole returns the field of the holder. The hash has other fields only if a run stopped before it had deleted the last
+-- holder's field and written the record: then the session that the record names has the lock.
 local function sole(all, rec)
   for i = 3, #all, 2 do
     if of(rec.session, all[i]) and not of(rec.session, all[1]) then return all[i] end
@@ -132,8 +134,8 @@ local function sole(all, rec)
   return all[1]
 end
 
--- holder returns the field of the hold hash, if there is one, and whether it is the session's; or an error, if the key
--- has something else. It deletes fields that a run which stopped has left beside the holder's. rec may be missing.
+-- holder returns the holder's field of the hold hash, if there is one, and whether the field is the session's. If the key
+-- has another type, holder returns an error. It deletes other fields that a run which stopped has left. rec may be missing.
 local function holder(k, session, rec)
   local all = redis.pcall('HGETALL', k[1])
   if all.err then return all end
@@ -148,8 +150,8 @@ local function holder(k, session, rec)
   return field, field and of(session, field)
 end
 
--- look reads a lock, of the keys k: its record, and what holder returns. If a key has something else, it returns an
--- error (with the field err) instead of the record, and the script returns that.
+-- look reads the lock with the keys k, and returns its record and what holder returns. If a key has something else than a
+-- lock has there, look returns an error (with the field err) in place of the record, and the script returns that error.
 local function look(k, session)
   local rec = record(redis.pcall('GET', k[2]))
   if rec.err then return rec end
@@ -164,8 +166,8 @@ local function counted(holds)
 end
 
 -- foreign returns an error if the hash that has the field is no lock: a hold expires, has an owner, and has a count, which
--- foreign checks if holds is given. A hold that does not expire was left by a run that stopped, if its session has the
--- record or a place: it gets the lease, if one is given.
+-- foreign checks if holds is given. A hold without a TTL is a lock if the record or a place is of its session: then a run
+-- that stopped has left it, and it gets the lease as its TTL, if a lease is given.
 local function foreign(k, rec, field, ttl, lease, holds)
   local session = string.match(field, '^([^:]*):')
   if ttl == -1 and session and (session == rec.session or k[4] and redis.call('HEXISTS', k[4], session) == 1) then
@@ -192,9 +194,9 @@ local function issue(rec, now, session, epoch, tokens, seen, state, keep)
   rec.session, rec.epoch, rec.op, rec.state, rec.keep = session, epoch, '0', state, longer(rec.keep, keep)
 end
 
--- waiting returns the longest waiting session that is alive, if there is one, and a list of those before it whose deadline
--- has passed, or whose place cannot be read; nil if there are none. It writes nothing. With whose and upto, a place of that
--- session up to that epoch counts as dead.
+-- waiting returns the first session of the queue that is alive, if there is one. It also returns the list of the dead before
+-- it, whose deadline has passed or whose place cannot be read; nil if there are none. It writes nothing. If whose and upto
+-- are given, a place of the session whose, with an epoch up to upto, counts as dead.
 local function waiting(k, now, whose, upto)
   local dead
   while true do
@@ -217,8 +219,8 @@ end
 
 local MANY = 1000 -- as many arguments as a command gets at once: Lua can hand over some thousands
 
--- depart takes the dead out of the queue, and then first, the first of the others, if it is given. placed, a
--- session that has a new place, keeps its entry.
+-- depart takes the dead out of the queue, and then the session first, which follows them, if it is given. If placed is
+-- given, it is a session that has a new place at the end, and its entry among the waiters stays.
 local function depart(k, dead, first, placed)
   if not dead then
     if first then
@@ -244,9 +246,9 @@ local function drop(k, session)
   redis.call('HDEL', k[4], session)
 end
 
--- tell sends a session a message, which is a hint: its errors do not fail the script. In a Cluster PUBLISH reaches a
--- session wherever it listens, through every node. So its channel for this lock's slot is tried first, which stays on
--- this node: it has a listener once the session has waited here for a while (shards.go).
+-- tell sends a session a message. The message is a hint, so an error does not fail the script. In a Cluster PUBLISH reaches
+-- a session wherever it listens, but through every node. So tell first tries the session's channel for this lock's tag,
+-- whose messages stay on this node: the session listens there once it has waited here for a while (shards.go).
 local function tell(channel, session, hold, message)
   if SHARDED then
     local tag = string.match(hold, '{([^}]*)}') or hold
@@ -263,16 +265,16 @@ local function noted(key, rec)
   return token == text(rec.last) and note or ''
 end
 
--- wanted sends a message to the holder's session that another asks for the lock: if the session may keep the lock
--- without needing it (linger) or, when the other queues up, if it watches for such sessions.
+-- wanted sends a message to the holder's session that another session asks for the lock. It does so if the holder may keep
+-- the lock without needing it (linger), or if the other session queues up and the holder watches for waiters.
 local function wanted(channel, rec, owner, hold, queues)
   if owner == '*linger' or queues and rec.state == 'w' then
     tell(channel, rec.session, hold, 'w ' .. rec.epoch .. ' ' .. hold)
   end
 end
 
--- occupy makes a field the hold, instead of another one if there is one, and saves the record. The TTL stays if none is
--- given.
+-- occupy gives the hold the field name, in place of the old field if there is one, and saves the record. The hold's TTL
+-- stays if none is given.
 local function occupy(k, rec, now, field, name, holds, ttl)
   if not field then save(k[2], rec, now) end
   redis.call('HSET', k[1], name, holds)
@@ -281,10 +283,10 @@ local function occupy(k, rec, now, field, name, holds, ttl)
   if field then save(k[2], rec, now) end
 end
 
--- grant makes a waiting session the holder for its grant TTL, instead of field if there is one, and sends a message to
--- that session alone. The dead before it leave the queue with it, but not placed, a session that has a new place. The
--- message comes last and cannot fail the script: it is a hint, and only the state counts. For a waiter for which there
--- is no token (far) it does nothing, and returns false: the next attempt of that waiter gets the error.
+-- grant makes the waiter w the holder for its grant TTL, in place of field if that is given, and sends a message to that
+-- session alone. The dead before w leave the queue with w, but the entry of placed stays (see depart). The message comes
+-- last and cannot fail the script, since it is a hint and only the state counts. If w's token would be too far ahead of the
+-- clock (far), grant does nothing and returns false: w's next attempt gets the error.
 local function grant(k, rec, now, w, dead, channel, field, placed)
   if far(rec, now, w.tokens, w.seen) then return false end
   local behind = w.owner == '*linger' and redis.call('LINDEX', k[3], dead and #dead + 1 or '1')
@@ -297,8 +299,8 @@ local function grant(k, rec, now, w, dead, channel, field, placed)
   return true
 end
 
--- vacate takes the lock from its holder, if it has one, for the first live waiter (see waiting), and returns whether
--- the lock is free then. It saves the record if the lock is granted, or if dirty is set.
+-- vacate takes the lock from its holder, if it has one, and gives it to the first live waiter (see waiting). It returns
+-- whether the lock is free afterwards. It saves the record if the lock is granted, or if dirty is set.
 local function vacate(k, rec, now, field, channel, dirty, whose, upto)
   local next, dead = waiting(k, now, whose, upto)
   if next and grant(k, rec, now, next, dead, channel, field) then return false end

@@ -1,12 +1,12 @@
--- conditions.lua: what the scripts of conditions share, behind common.lua. It runs nothing by itself.
+-- conditions.lua: what the scripts of conditions share. It follows common.lua, and runs nothing by itself.
 --
--- Keys of a condition of lock N, beside those of N itself:
---   tickets    zset    the waiters, "session:ticket", in the order of the tokens that they held: their arrival.
+-- Keys of a condition of lock N, in addition to those of N itself:
+--   tickets    zset    the waiters, "session:ticket", by the tokens that they held, which is the order of arrival.
 --                      A ticket is an epoch of its own.
 --   signalled  zset    the signalled waiters, with the time by which their session must have acknowledged the signal
 --   terms      hash    "session:ticket" -> "deadline patience grant holds tokens seen keep owner"
 
-local BATCH = 100 -- as many waiters are woken by one run
+local BATCH = 100 -- the most waiters that one run wakes
 
 -- mistyped returns an error if one of the keys from 3, the queue, to last has a value of another type. A script that writes
 -- before it reads these keys calls this first.
@@ -18,19 +18,19 @@ local function mistyped(k, last)
   end
 end
 
--- A run takes tickets and their terms away with its last commands. line has the tickets in their order, as far as the
--- run has read them; taken, by ticket, those no longer to be considered; leaving what it takes from each key (see
--- clean).
+-- A run removes tickets and their terms with its last commands (see clean). line has the tickets in their order, as far as
+-- the run has read them; taken has, by ticket, those that are no longer to be considered; leaving has, by key, the tickets to
+-- remove from that key.
 local line, taken = {}, {}
 local leaving = {[5] = {}, [6] = {}, [7] = {}}
 
--- take notes that a ticket leaves one of the keys.
+-- take notes that a ticket is to be removed from key number key.
 local function take(key, member)
   leaving[key][#leaving[key] + 1] = member
   if key == 5 then taken[member] = true end
 end
 
--- clean removes the tickets that take has noted, first from those that are waiting.
+-- clean removes the tickets that take has noted, first those of the key tickets.
 local function clean(k)
   for key = 5, 7 do
     for i = 1, #leaving[key], MANY do
@@ -56,9 +56,10 @@ local function enlist(k, session, place, keep)
   outlast(k[4], keep)
 end
 
--- next_waiter returns the longest live waiter whose session listens; if none does, the longest live one. A process that
--- has ended stops listening at once, long before its deadline: it is passed over, and keeps its ticket in case it only
--- reconnects. In a Cluster, where a node knows its own listeners only, listening is false.
+-- next_waiter returns the longest live waiter whose session listens to its channel; if no session listens, the longest live
+-- waiter. A process that has ended stops listening at once, long before its deadline: it is passed over, and keeps its
+-- ticket in case it only reconnects. If listening is false, next_waiter does not ask who listens: in a Cluster a node knows
+-- only its own listeners.
 local function next_waiter(k, now, channel, listening)
   local i, first = 0, nil
   while true do
@@ -80,10 +81,10 @@ local function next_waiter(k, now, channel, listening)
   end
 end
 
--- wake signals a waiter of a condition, and returns its session and ticket; nil if it is dead, and then removes it. The
--- waiter also gets a place in the queue of the lock, unless its session has the lock or a place already: so the lock
--- can be pushed to it as to any other waiter, without a command of its own. k are the seven keys, has is the field of
--- the holder.
+-- wake signals a waiter of a condition, and returns the waiter's session and ticket. If the waiter is dead, wake removes it
+-- and returns nil. Unless its session has the lock or a place already, the waiter also gets a place in the queue of the
+-- lock, so that the lock can be pushed to it without a command of its session. k are the seven keys, has is the holder's
+-- field.
 local function wake(k, now, channel, has, member)
   take(5, member)
   local raw = redis.call('HGET', k[7], member)
@@ -116,9 +117,9 @@ local function notify(k, now, channel, has, listening)
   end
 end
 
--- recall takes signals back from waiters whose session has not acknowledged them in time, and gives each to the next:
--- the process of the first has died, or was paused. Signals beyond a BATCH wait for the next run. The signals in served
--- are acknowledged by this run, and go to no other waiter.
+-- recall takes signals back from waiters whose session has not acknowledged them in time, since its process has died or was
+-- paused. It gives each signal to the next waiter. Signals beyond a BATCH wait for the next run. The signals in served are
+-- acknowledged by this run, and go to no other waiter.
 local function recall(k, now, channel, has, listening, served)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', k[6], '-inf', '(' .. text(now), 'LIMIT', '0', BATCH)) do
     if not served or not served[member] then

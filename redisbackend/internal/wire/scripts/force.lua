@@ -5,8 +5,8 @@
 -- Returns  {code, now}   1 it was held   0 it was free   2 late: not after has passed
 --          or the error WRONGTYPE: a key has something else
 -- Keeps    the old holder's epoch is "gone" from here on; the last token stays known.
--- Twice    the second run takes the lock from the one that the first gave it to: it is not for retrying.
--- Late     until its not after it takes the lock from the next holder, too; after that it does nothing.
+-- Twice    the second run takes the lock from the session to which the first gave it, so do not send it again.
+-- Late     until its not after a run takes the lock from the next holder, too; after that it does nothing.
 
 local now = clock()
 if now > tonumber(ARGV[2]) then return {2, now} end

@@ -2,14 +2,14 @@
 -- alone, without common.lua, as pass.lua does.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
--- ARGV  1 the record as it was left  2 field of the hold  3 channel prefix; "": if sessions wait, nothing is changed
--- Returns  1 released; the record stays   2 released, and the lock is the first waiter's   0 nothing is changed: the
---          record is another one, the hold is gone, or the first waiter is dead or needs more than this script does;
---          the session then sends release.lua
--- Keeps    a lock that is waited for is not left free; it goes to the session that waits longest, and only that gets
+-- ARGV  1 the record as the session left it  2 the hold's field  3 channel prefix; "": if sessions wait, do nothing
+-- Returns  1 released; the record stays   2 released, and the lock is the first waiter's   0 nothing is changed, and
+--          the session then sends release.lua: the record is another one, the hold is gone, or the first waiter is dead
+--          or needs more than this script does
+-- Keeps    while a session waits, the lock is not left free: the session that waits longest gets it, and it alone gets
 --          a message; tokens rise.
 -- Twice    the second run finds no hold, or another record.
--- Late     as twice: the record that it compares with never comes again.
+-- Late     after later commands of the session a late copy finds no hold or another record: none is written twice.
 
 if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local first = redis.call('LINDEX', KEYS[3], '0')

@@ -7,7 +7,7 @@
 --          or the error WRONGTYPE: the key has something else than a lock
 -- Keeps    everything.
 -- Twice    the same reply.
--- Late     the reply is of when it arrives.
+-- Late     the reply has the state at the time of the run.
 
 local now = clock()
 local rec = record(redis.pcall('GET', KEYS[2]))

@@ -1,11 +1,11 @@
--- note: stores a note with a session's hold, which inspect returns. The note belongs to the hold by its token, so it is
--- shown with no other hold, and stays with the hold when another session takes that up.
+-- note: stores a note for a session's hold; inspect.lua returns the note. The note has the hold's token, so it is shown
+-- with no other hold, and stays with the hold when another session resumes the hold.
 --
 -- KEYS  1 hold  2 record  3 note
--- ARGV  1 session  2 epoch  3 text  4 seconds that it is kept at least
+-- ARGV  1 session  2 epoch  3 text  4 for how many seconds the note is kept at least
 -- Returns  {code, now}   1 kept   2 gone: this epoch does not have the lock
 -- Keeps    everything else. The note lasts no less than the record would if it were saved now.
--- Twice    it lasts from the second run.
+-- Twice    the note's TTL counts from the second run.
 -- Late     a note of an epoch that no longer has the lock is not stored. Of two notes of one epoch the last to arrive
 --          stays, until the session writes its note again.
 

@@ -5,7 +5,7 @@
 -- Returns  {code, now}   1 it was free, and a session waits   0 otherwise
 -- Keeps    a lock that is held stays as it is; tokens rise.
 -- Twice    the second run finds the lock held.
--- Late     it does what any heartbeat of a waiter does.
+-- Late     a late run gives a free lock to the first live waiter, too, as a waiter's heartbeat would.
 
 local now = clock()
 if redis.call('PTTL', KEYS[1]) ~= -2 then return {0, now} end

@@ -2,9 +2,8 @@
 -- remembers it. It stands alone, without common.lua: what it compares and writes are texts that the session has made.
 --
 -- KEYS  1 hold  2 record
--- ARGV  1 the record as it was left  2 least token, if a lease begins  3 the record as it shall be, with the attempt's
---       epoch: all of it, or after its tokens if a lease begins  4 field of the hold  5 the field it shall have
---       6 holds wanted
+-- ARGV  1 the record as the session left it  2 least token, if a lease begins  3 the new record, with the attempt's
+--       epoch; without its tokens if a lease begins  4 the hold's field  5 the hold's new field  6 holds wanted
 --       and only to begin a lease: 7 lease, ms  8 not after: Redis time, us, from which this copy is refused
 --       9 seconds that the record is kept
 -- Returns  0 the record is another one, the hold is gone, or not after has passed; the session then sends acquire.lua.
@@ -12,8 +11,9 @@
 --          Above 0: the attempt has the lock. If a lease begins, the number is Redis's time in us, and the token is
 --          that time, or the least token if it is higher; if none begins, the number is 1.
 -- Keeps    at most one field in the hold hash, and its TTL unless a lease begins; tokens rise.
--- Twice    no record is written twice, so the second run finds another one, whatever happened in between.
--- Late     as twice: the record that it compares with never comes again.
+-- Twice    no record is written twice, so the second run finds another record, whatever happened in between.
+-- Late     a late copy does nothing if the record has changed, since the record that it compares with never comes
+--          again.
 
 if redis.pcall('GET', KEYS[2]) ~= ARGV[1] then return 0 end
 local now, after = 1, ARGV[3]

@@ -1,4 +1,4 @@
--- quorum_call: sends a message to the session that this node knows to wait for a lock: the lock was given back.
+-- quorum_call: sends a message that a lock was given back, to the session of which this node knows that it waits.
 --
 -- KEYS  1 wanted: string, the session  2 hold  3 record (read if a run that stopped left two fields)
 -- ARGV  1 session that gave it back  2 channel prefix

@@ -1,5 +1,5 @@
 -- quorum_force: takes the lock from its holder. A renewal at the same time may still find the hold at a majority of the
--- nodes, and then put it back here: this prevents that.
+-- nodes, and would then put the hold back here: a tombstone prevents that.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 doubt, us: for so long from now on the last attempt that had the lock here does not get it
@@ -7,7 +7,7 @@
 -- Returns  {code, now}   1 it was held   0 it was free   2 late: not after has passed
 --          or the error WRONGTYPE: the key has something else
 -- Keeps    the last token stays known; other attempts can have the lock.
--- Twice    the second run takes the lock from the one that has got it since the first: it is not for retrying.
+-- Twice    the second run takes the lock from the session that got it after the first, so do not send it again.
 -- Late     until its not after it takes the lock from the next holder, too; after that it does nothing.
 
 local HELD, FREE, LATE = 1, 0, 2

@@ -8,11 +8,11 @@
 -- Returns  {code, now}   1 the epoch has the lock here   2 another session has it
 --   3 stale: a later epoch of the session was here, or this one was given up or taken away
 --   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
--- Keeps    another session's hold; the last token never falls, and is not below the block. The record cannot tell a
---          hold that ended from one that was released: nothing is sent after the release, and a copy that may have
---          been under way then finds its tombstone or is late (replica.go).
+-- Keeps    another session's hold; the last token never falls, and is not below the block. The record does not show
+--          whether a hold ended or was released. So the session sends no run after the release, and a copy that may
+--          still be under way then finds a tombstone or is late (replica.go).
 -- Twice    the second run finds the hold there.
--- Late     after its not after it does nothing, nor until then if the hold was given up, which leaves a tombstone.
+-- Late     after its not after it does nothing; nor before, if the hold was given up, which leaves a tombstone.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
 local first, upto = tonumber(ARGV[7]), tonumber(ARGV[8])

@@ -6,7 +6,7 @@
 --          2 gone: this epoch does not have the lock   or the error FARTOKEN, and nothing is touched
 -- Keeps    the last token never falls.
 -- Twice    the second run finds the block there.
--- Late     another epoch than that of the hold changes nothing, and the last token never falls.
+-- Late     if the epoch does not have the lock any more, nothing changes; and the last token never falls.
 
 local session, first, last = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local DONE, GONE = 1, 2

@@ -6,9 +6,9 @@
 -- KEYS  1 wanted: string, the session  2 hold  3 record
 -- ARGV  1 session  2 patience, ms: forgotten unless repeated within that time  3 channel prefix
 -- Returns  {code, now}   1 noted   2 another session is noted
--- Keeps    the hold, and a note of another session that does not have the lock here.
+-- Keeps    the hold, and the note that another session waits, unless that session has the lock here.
 -- Twice    the note lasts longer.
--- Late     the note of a session that waits no more lasts for its patience: others are asked to yield in vain.
+-- Late     the note of a session that waits no more lasts for its patience, so holders may give the lock back in vain.
 
 local session = ARGV[1]
 local NOTED, OTHER = 1, 2

@@ -1,4 +1,4 @@
--- reenter: sets the hold count of an attempt that has the lock. It never takes, queues or recreates a hold.
+-- reenter: sets the hold count of an attempt that has the lock. It never takes or recreates a hold, and never queues.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 session  2 epoch  3 owner  4 op: counts up within the epoch  5 holds wanted, at least 1
@@ -6,8 +6,9 @@
 -- Returns  {code, now, holds, first}   1 done: the count there is now, and the first token of the hold's block
 --          2 gone: this epoch no longer has the lock
 -- Keeps    the TTL never shrinks, and does not change when the count falls.
--- Twice    op is not above the last one: nothing changes, and the present count is returned.
--- Late     its op is not above the op of a later run, and another epoch than that of the hold changes nothing.
+-- Twice    op is not above the record's op: nothing changes, and the present count is returned.
+-- Late     after a later run of the epoch nothing changes, since op is not above the record's; nor if another epoch has
+--          the lock.
 
 local session, epoch, op, holds = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local DONE, GONE = 1, 2

@@ -1,18 +1,18 @@
 -- release: gives up what a session's attempts up to an epoch have of the lock: the hold, the grant or the place. The
--- lock goes to the first live waiter. It is also the withdrawal of a waiter and the clean-up after an attempt of
--- unknown outcome.
+-- lock goes to the first live waiter. Release is also sent to withdraw a waiter, and after an attempt of unknown
+-- outcome.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 session  2 epoch
 --       3 doubt, us: for this long from now on a copy of such an attempt may still be under way; 0: none is
 --       4 used: the last token used of the attempt's block; 0 for all of it
 --       5 channel prefix   6 seconds that the record is kept
---       7 stays, ms: for this long no session gets the lock if it was the session's; 0: the first live waiter gets it
--- Returns  {code, now}   1 released: it was the holder   2 withdrawn: it had a place   3 it had nothing
+--       7 stays, ms: for this long no session gets the lock, if this session had it; 0: the first live waiter gets it
+-- Returns  {code, now}   1 released: the session had the lock   2 withdrawn: it had a place   3 it had nothing
 -- Keeps    what a higher epoch of the session has is not changed; tokens rise. A hold that stays is of no session.
 -- Twice    the second run finds nothing of the session.
--- Late     what came after it has a higher epoch. A tombstone, and a hold that stays, lasts longer by as much as it is
---          late.
+-- Late     what the session got later has a higher epoch, and is not changed. A tombstone, and a hold that stays, last
+--          longer by as much as the run is late.
 
 local session, epoch, doubt, used = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local stays = tonumber(ARGV[7])
@@ -49,7 +49,7 @@ if doubt > 0 then
   entomb(rec, session, epoch, now + doubt, now)
   rec.keep, dirty = longer(rec.keep, ARGV[6]), true
 end
-if free then -- if the session has a place up to epoch, a run that stopped in a grant has left it
+if free then -- if the session still has a place up to epoch, a run that stopped during a grant has left it
   free = vacate(KEYS, rec, now, field, ARGV[5], dirty, session, epoch)
 elseif dirty then
   save(KEYS[2], rec, now)

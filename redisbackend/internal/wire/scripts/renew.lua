@@ -4,8 +4,8 @@
 -- ARGV  1 session, then for each lock: epoch; lease, ms
 -- Returns  {now, code...}   0 gone: this epoch no longer has the lock, or the name is something else by now
 --          above 0: renewed; the code is the first token of the hold's block
---          a string: Redis's words of why this one lock cannot be read; the others are renewed all the same
--- Keeps    it never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
+--          a string: the error by which this one lock failed; the other locks are renewed all the same
+-- Keeps    the script never takes or recreates a hold, and changes no lock that is not the session's at that epoch.
 -- Twice    the lease counts from the second run.
 -- Late     the lease counts from when it arrives, if the epoch still has the lock; if not, nothing changes.
 

@@ -10,8 +10,9 @@
 --   1 resumed   2 gone: the owner does not have the lock   3 stale: a later attempt of this session has it, or this
 --   one was given up   4 late: not after has passed   or the error FARTOKEN, and nothing is touched
 -- Keeps    the hold count, the token and the note; the TTL never shrinks.
--- Twice    the second run finds the hold its own, and returns the same.
--- Late     after its not after it does nothing, nor after a later attempt of the session, which knows of the doubt.
+-- Twice    the second run finds that the session has the hold, and returns the same reply.
+-- Late     after its not after it does nothing; nor after a later attempt of the session, which knew that this copy
+--          might be under way.
 
 local session, epoch, owner, seen, doubt = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[10])
 local RESUMED, GONE, STALE, LATE = 1, 2, 3, 4
@@ -27,7 +28,7 @@ if doubt > 0 then
 end
 local from, by = string.match(field or '', '^([^:]*):(.*)$')
 if by ~= owner then
-  if doubt > 0 then save(KEYS[2], rec, now) end -- an earlier copy must not find what the owner gets from here on
+  if doubt > 0 then save(KEYS[2], rec, now) end -- an earlier copy must not move a hold that the owner gets later
   return {GONE, now, 0, 0, 0}
 end
 if rec.session == session and tonumber(rec.epoch) > epoch then return {STALE, now, 0, 0, 0} end
@@ -46,7 +47,7 @@ if from ~= session then
 end
 if rec.session ~= session or tonumber(rec.epoch) < epoch then
   local last = rec.epoch
-  if rec.session ~= from then -- the record was lost without the hold (eviction): the token is new
+  if rec.session ~= from then -- the record was lost without the hold (eviction): issue a new token
     issue(rec, now, session, ARGV[2], 1, seen, 'h', ARGV[8])
     last = '0'
   end

@@ -1,9 +1,9 @@
--- share: states what a session has of a shared name from now on, and what it wants in total: so it asks, gives back,
--- waits, withdraws and confirms. A copy of the last epoch changes none of that.
+-- share: states what a session has of a shared name from now on, and what it wants in total. So a session asks, gives
+-- back, waits, withdraws and confirms, all by this script. A copy of the session's last epoch changes neither.
 --
 -- KEYS  1 record; if the session keeps nothing and wants some, a Lock's keys too, which must be missing: 2 hold 3 queue
 -- ARGV  1 session  2 epoch  3 kind: r or p
---       4 keep: units of what it has  5 want: units in total  6 least: in total, with which it is content
+--       4 keep: how many of its units it keeps  5 want: units in total  6 least: units in total that suffice
 --       7 limit: units of all sessions together
 --       8 under: the token under which it got the first of its units
 --       9 tail: the last token that a writer used of its block, or 0
@@ -11,19 +11,19 @@
 --      12 lease, ms  13 grant TTL, ms  14 patience, ms: the place is dropped when not refreshed for so long
 --      15 not after: Redis time, us, from which this copy is refused  16 memory: the latest not after of any copy
 --      17 channel prefix  18 seconds that the record is kept  19 the hold key's name
---      20 try: 1 to be refused if the others use their units, or others wait; else 0
---      21 answer: the order of the try that the session was asked for, and answers by what it keeps; else 0
+--      20 try: 1 to be refused, and not to wait, if the others use their units, or others wait; else 0
+--      21 answer: the order of the try that asked this session, which answers by what it keeps; else 0
 -- Returns  {code, now, units, placed (1 or 0), first token, last token, may, share, epoch, try}
 --   1 shared: units of this session, with or without a place; may: what it may keep so that the head of the queue
 --     fits; share: the limit divided by the sessions, rounded up, 0 for r; try: the head's order if it is the try of
 --     another session, else 0
 --   2 stale: epoch is a higher one of this session
---   3 lost: keep is more than the live units under that token; it has none now, and no place    4 late
+--   3 lost: the session has fewer live units under that token than keep; it has none now, and no place    4 late
 --   or an error, and nothing is touched: WRONGTYPE, the name is that of another kind of lock; FARTOKEN, see common.lua
--- Keeps    a grant and the units of the others are within the limit of the granted request; only the head is granted;
---          what a higher epoch has; tokens rise; a lease never shrinks.
+-- Keeps    what is granted and the units of the others are within the limit of the granted request; only the head gets
+--          units; what a higher epoch has stays; tokens rise; a lease never shrinks.
 -- Twice    the second run gives live units a full lease and the place a new deadline, and returns the present state.
--- Late     after its not after it does nothing, and until then a lower epoch than the session's last is stale.
+-- Late     after its not after it does nothing; before, it is stale if the session has sent a higher epoch.
 
 local session, epoch, kind = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local keep, want, least, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -54,7 +54,8 @@ end
 mark(me)
 me.memory = math.max(me.memory, notafter, memory)
 
--- retain leaves the session so many of its units, and gives back the tokens that a writer did not use.
+-- retain takes units from the session so that it has that many left, and gives back the tokens that a writer did not
+-- use.
 local function retain(units)
   if kind == 'r' and me.units == ALL and units < ALL then
     if me.under == under and me.first <= tail and tail < s.token and tail % 2 == 0 then s.token = tail end

@@ -1,14 +1,14 @@
 -- share_force: takes the units of all sessions that have some, for the head of the queue. A session that had units
--- loses its place too: if it was granted more units there, it would not learn that the first ones were gone.
+-- loses its place too: if it were granted more units there, it would not learn that the first units were gone.
 --
 -- KEYS  1 hold  2 record
 -- ARGV  1 kind: r or p  2 channel prefix  3 seconds that the record is kept
 --       4 not after: Redis time, us, from which this copy is refused
 -- Returns  {code, now}   1 a session had units   0 no session had any   2 late: not after has passed
 --          or the error WRONGTYPE: the name is that of another kind of lock; nothing is touched
--- Keeps    the last token; the entries: an older epoch stays older, and one that had units is gone from here on.
--- Twice    the second run takes the units from those to whom the first gave them: it is not for retrying.
--- Late     until its not after it takes the units of the next holders, too; after that it does nothing.
+-- Keeps    the last token; the entries, so that lower epochs stay stale. An epoch that had units has none from here on.
+-- Twice    the second run takes the units from the sessions to which the first gave them, so do not send it again.
+-- Late     until its not after a run takes the units of the next holders, too; after that it does nothing.
 
 now, key, hold, channel = clock(), KEYS[2], KEYS[1], ARGV[2]
 if now > tonumber(ARGV[4]) then return {2, now} end

@@ -2,11 +2,11 @@
 --
 -- KEYS  1 hold  2 record
 -- ARGV  none
--- Returns  {now, then the fields of the record, each with its text, without the places}: none if the name is not in use
+-- Returns  {now, then each field of the record and its text, but not the places}; only now if the name is not in use
 --          or the error WRONGTYPE: the name is that of another kind of lock
 -- Keeps    everything.
 -- Twice    the same reply.
--- Late     the reply is of when it arrives.
+-- Late     the reply has the state at the time of the run.
 
 local now = clock()
 local raw = redis.pcall('HGETALL', KEYS[2])

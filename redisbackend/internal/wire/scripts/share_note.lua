@@ -1,5 +1,5 @@
--- share_note: stores a note with the units that a session has of a shared name, which share_inspect returns, or
--- deletes it. The note belongs to the last grant of units to the session, so it is not shown after a later one.
+-- share_note: stores or deletes a note for the units that a session has of a shared name; share_inspect returns the
+-- note. The note belongs to the last grant of units to the session, so it is not shown after a later grant.
 --
 -- KEYS  1 record
 -- ARGV  1 session  2 epoch  3 text; "" deletes the note

@@ -4,8 +4,9 @@
 -- ARGV  1 session, then for each name: epoch; the token under which it got the first of its units; lease, ms; seconds
 --       that the record is kept
 -- Returns  {now, units...}   0 gone: the epoch has no live units under that token, or the name is something else by now
---          a string: Redis's words of why this one name cannot be looked at; the others are not held up by it
--- Keeps    it never gives or recreates units, and touches no entry but the session's own; a lease never shrinks.
+--          a string: the error by which this one name failed; the other names are renewed all the same
+-- Keeps    the script never gives or recreates units, and changes no entry but the session's own; a lease never
+--          shrinks.
 -- Twice    the lease counts from the second run.
 -- Late     the lease counts from when it arrives, if that epoch is the session's last; if not, nothing changes.
 

@@ -1,4 +1,4 @@
--- shared.lua: what the scripts of shared names have in common: read-write locks and semaphores. It follows common.lua.
+-- shared.lua: what the scripts of shared names (read-write locks and semaphores) have in common. It follows common.lua.
 --
 -- Keys of a shared name N (its record is the key that a lock's record has, so a name is one or the other):
 --   hold     not there; its name is in messages, and decides the slot
@@ -9,18 +9,18 @@
 --                                     place. They are exact until soonest.
 --                      soonest        nothing ends before that: no lease, and no place; nor can an empty entry be deleted
 --                      first, last    the queue is the places first to last; some may be missing
---                      told           the most units that a session, but the head, may believe it can keep while others wait
+--                      told           the most units that a session, except the head, may believe it can keep while others wait
 --                  "#" order -> session, of each place
 --                  "#n" session -> "got text": its note, if got is that of the entry, and the session has units
 --                  session -> "epoch units until memory first under limit order want least deadline grant tokens seen
 --                              since pending asked got"
 --                      units, until   what the session has, and when its lease is over
---                      memory         the entry is kept until then: a copy of an older epoch may still be under way
+--                      memory         the entry is kept until that time: a copy of an older epoch may be under way till then
 --                      first          the token under which it has its units; 0 with none
---                      under          the one under which it got the first of them: it stays while the session has any
+--                      under          the token under which it got the first of them; it stays while the session has any
 --                      order          of its place in the queue, which rises; 0: it has none
 --                      want, least, deadline, grant (TTL in ms), tokens, seen   of that place
---                      since          when it was taken
+--                      since          when that place was taken
 --                      pending        of a try's place: how many sessions have not answered yet; else -1
 --                      asked          the order of the try that this session was asked for, until it answers; else 0
 --                      got            when the session was last granted units; share_inspect shows it, and its note belongs to it
@@ -53,7 +53,7 @@ local function isplace(field) return string.sub(field, 1, 1) == '#' end
 -- notefield returns the field of a session's note.
 local function notefield(session) return '#n' .. session end
 
--- wrong is the error of a name that is in use as another kind of lock. errors.go recognises it by its code.
+-- wrong returns the error of a name that is in use as another kind of lock. errors.go recognises the error by its code.
 local function wrong()
   return redis.error_reply('WRONGTYPE the name is that of another kind of lock')
 end

@@ -1,23 +1,23 @@
--- sharing.lua: how the units of a shared name are given out, for the scripts that give some. It follows shared.lua.
+-- sharing.lua: how the units of a shared name are given out, for the scripts that give units. It follows shared.lua.
 --
 -- A run reads the summary, the caller's entry and the head's. It reads all entries only when something can have expired,
 -- and to send messages to the sessions that have units.
 
 local NEVER = 9007199254740991
-local SWEEP = 5000000  -- us: empty entries are deleted together
-local GRACE = 10000    -- us: for so long a semaphore's head leaves the other sessions a share
-local IDLE = 30        -- s: for so long the name of a Lock that is not in use keeps its kind
+local SWEEP = 5000000  -- us: how late an empty entry may be deleted, so that a run can delete several together
+local GRACE = 10000    -- us: for how long a semaphore's head leaves the other sessions a share
+local IDLE = 30        -- s: for how long the name of a Lock that is not in use keeps its kind
 
 -- The script sets the first three: the record's key, the hold key's name and the channel prefix. open sets the others:
 -- the caller's session, the time and the summary.
 local key, hold, channel, caller, now, s
 local entries, places = {}, {} -- what was read or changed: entries by session, sessions by order
 local dirty, gone = {}, {}     -- entries to write, fields to delete
-local left = false             -- a place went without a grant, or asks for less than before
-local lapsed = false           -- the head's place has ended, and it has units: as the head, it was not asked for them
+local left = false             -- whether a place went without a grant, or asks for less than before
+local lapsed = false           -- whether the place of a head that has units has ended: a head is not told what it may keep
 
--- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE s, and
--- refuses no attempt any more; nil for anything else. holdkey and queue are its keys.
+-- disused returns the last token of a Lock that no session has or waits for, whose record was not written for IDLE seconds
+-- and has no live tombstone; nil if the name is anything else. holdkey and queue are the Lock's keys.
 local function disused(holdkey, queue)
   local raw = redis.pcall('GET', key)
   local rec = type(raw) == 'string' and record(raw)
@@ -27,9 +27,9 @@ local function disused(holdkey, queue)
   return redis.call('EXISTS', holdkey, queue) == 0 and rec.last or nil
 end
 
--- open reads the summary and one session's entry. It returns an error, and nothing is touched, if the name is in use as
--- something else, or cannot be read. With the queue's key it takes the name of a Lock that is disused: tokens go on
--- rising, and copies of what the Lock's sessions sent find another kind.
+-- open reads the summary and one session's entry. If the name is in use as something else, or cannot be read, it returns an
+-- error, and nothing is changed. If queue is given, it takes the name of a Lock that is disused: tokens go on rising, and
+-- late copies of the Lock's commands find another kind.
 local function open(kind, session, holdkey, queue)
   caller, now = session, clock()
   local raw = redis.pcall('HGET', key, '=')
@@ -86,7 +86,7 @@ local function mark(e)
   if not e.dirty then dirty[#dirty + 1], e.dirty = e, true end
 end
 
--- count adds an entry to the totals, or takes it out with sign -1.
+-- count adds an entry to the totals if sign is 1, and takes it out of them if sign is -1.
 local function count(e, sign)
   s.units = s.units + sign * e.units
   if e.units > 0 then s.holders = s.holders + sign end
@@ -136,13 +136,13 @@ local function recount(all)
   end
 end
 
--- ends notes that something ends at a time.
+-- ends notes the time at which a lease, a place or an empty entry ends.
 local function ends(at)
   s.soonest = math.min(s.soonest, at)
 end
 
--- expire writes off what has ended: units past their lease, places past their deadline, empty entries past their memory.
--- was is the head before.
+-- expire writes off what has ended of an entry: units past their lease, a place past its deadline, and an empty entry past
+-- its memory. The argument was is the head from before settle.
 local function expire(e, was)
   if e.units > 0 and now > e.till then
     change(e, 0, e.order)
@@ -179,7 +179,7 @@ local function prolong(e, us)
   mark(e)
 end
 
--- beyond does what the function far does, for the even tokens of a shared name.
+-- beyond does what far of common.lua does, for the even tokens of a shared name.
 local function beyond(n, above)
   return far({last = s.token}, now, 2 * math.max(tonumber(n), 1), above)
 end
@@ -188,7 +188,8 @@ local function even(token)
   return token + token % 2
 end
 
--- draw takes a new block of tokens, as issue does, and returns its first.
+-- draw takes a new block of n tokens, as issue of common.lua does, and returns the first. Its argument above is a token that all
+-- of them exceed.
 local function draw(n, above)
   local first = even(math.max(s.token + 2, now, above + 2))
   local horizon = now + HORIZON
@@ -196,8 +197,8 @@ local function draw(n, above)
   return first
 end
 
--- give lets a session have units: a writer under new tokens, all others under the last one. If a reader has seen a higher
--- one, Redis forgot a write, and there is a new last one.
+-- give lets a session have units: a writer under new tokens, all others under the last token. If a reader has seen a higher
+-- token, Redis forgot a write, and give draws a new last token.
 local function give(e, units, n, above)
   local had = e.units
   change(e, units, e.order)
@@ -237,15 +238,15 @@ local function answered(me)
   me.asked = 0
 end
 
--- over reports whether the head, which does not fit, is a try to refuse: all that were asked have answered, or the caller
--- has, and keeps more units than the try leaves to all others.
+-- over reports whether the head, which does not fit, is a try to refuse: either all sessions that were asked have answered,
+-- or the caller has answered and keeps more units than the try leaves to all others.
 local function over(first, me)
   if first.pending < 0 then return false end
   return first.pending == 0 or me and me ~= first and me.asked ~= first.order and me.units > first.limit - first.least
 end
 
 -- grant gives the head, which fits, what it wants, and takes its place away. While others wait, the head of a semaphore
--- gets what it needs, and no more. The caller gets a full lease.
+-- gets only the least that it needs. If the head is the caller, me, it gets a full lease, else its grant TTL.
 local function grant(first, me, lease)
   local n, least, tokens, above = math.min(first.want, free(first)), first.least, first.tokens, first.seen
   local us = first == me and lease or tonumber(first.grant) * 1000
@@ -256,8 +257,8 @@ local function grant(first, me, lease)
   prolong(first, us)
 end
 
--- serve grants heads for as long as they fit, and refuses a try that is over. It returns the sessions of both, except me,
--- and the head that is left.
+-- serve grants one head after another while they fit, and refuses tries that are over. It returns the entries that it has
+-- granted or refused, except me, and the head that is left.
 local function serve(me, lease)
   local news, first = {}, head()
   while first do
@@ -300,20 +301,20 @@ local function summary(soonest, first)
     first, s.last, s.told)
 end
 
--- shorter returns for how many ms the record is kept if it is kept for ttl now, and what this run has changed needs less:
--- for ttl, unless the name has fallen idle and would be kept for much longer than its entries need.
+-- shorter returns for how many ms to keep a record whose TTL is longer than what this run has changed needs. That is the
+-- TTL, unless the name has fallen idle and would be kept for much longer than its entries need.
 local function shorter(ttl, needs)
   if s.sessions > 0 or ttl <= needs + 5000 then return ttl end
   for _, e in ipairs(everyone()) do needs = math.max(needs, math.ceil((e.memory - now) / 1000)) end
   return math.min(ttl, needs)
 end
 
--- save writes what has changed, and keeps the record for so many seconds at least. A key that is there is first written to
--- by a command that a full server allows: it then allows the next ones too, and what is kept or given back needs no
--- memory. What is too much for one command is written under a summary that makes the next run count anew, with the
--- queue from where it began. A run may stop in between: so an entry that goes is written off first, and a place is
--- written before the entry that names it. Redis 6.2 has no command that makes a hash with an expiry: a new record that is
--- left without one gets it from the next run that gives out or renews units.
+-- save writes what has changed, and keeps the record for so many seconds at least. If the key exists, the first command is
+-- one that a full server allows: it then allows the next commands too, and what is kept or given back needs no memory. What is
+-- too much for one command is written under a summary that makes the next run count anew, with the queue from where it began. A
+-- run may stop in between: so an entry that goes is written off first, and a place is written before the entry that names it.
+-- Redis 6.2 has no command that makes a hash with an expiry: a new record that is left without one gets it from the next run that
+-- gives out or renews units.
 local function save(seconds)
   local lasts = now + tonumber(seconds) * 1000000 + math.max(0, math.min(s.token - now, FARTHEST))
   local changes = {}
@@ -336,8 +337,8 @@ local function save(seconds)
 end
 
 -- heard notes what sessions learn in this run about how many units they may keep. It reports whether all others must be
--- told: that they may keep fewer than some of them believe, or any number again, because the last session that waited
--- has left or, asking for less, has what it needs; or because one that has units is no longer the head.
+-- told. That is so if they may keep fewer units than some of them believe; if they may keep any number again, because the
+-- last session that waited has left or asks for less, which it has; or if a session that has units is no longer the head.
 local function heard(most, listeners)
   local all = most < s.told or most < ALL and lapsed or most == ALL and left and s.told < ALL
   if all or most == ALL then

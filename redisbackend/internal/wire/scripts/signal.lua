@@ -1,15 +1,16 @@
--- signal: wakes the longest waiter of a condition, or all of them, on behalf of a hold. All of them are woken BATCH by
--- BATCH, a run each: Redis does nothing else meanwhile.
+-- signal: wakes the longest waiter of a condition, or all waiters, on behalf of a hold. Redis does nothing else during
+-- a run, so a run wakes BATCH waiters at most, and the session sends another run for the rest.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters  5 tickets  6 signalled  7 terms
 -- ARGV  1 session  2 epoch of the hold  3 op: counts up within the epoch, together with reenter's
 --       4 "1" for all of them, "0" for one  5 channel prefix  6 "1" if all sessions listen here
 -- Returns  {code, now, tickets of this session that were signalled...}   1 done   2 gone: no such hold
---          3 more: there are waiters left, for another run with a higher op. None can be new: waiters had the hold.
+--          3 more: waiters are left, for another run with a higher op. None came since, as only a holder can wait.
 -- Keeps    a signal goes to a live waiter or, if there is none, has no effect. A copy of a run that stopped half-way
 --          goes on with it: it signals the same waiters, or one more.
--- Twice    op is not above the last one: no waiter is signalled. The code is that of the present state.
--- Late     its op is not above the op of a later run, and another epoch than that of the hold signals no waiter.
+-- Twice    op is not above the record's op: no waiter is signalled. The code is that of the present state.
+-- Late     after a later run of the epoch no waiter is signalled, since op is not above the record's; nor if another
+--          epoch has the lock.
 
 local session, epoch, op = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local all = ARGV[4] == '1'
@@ -45,7 +46,7 @@ else
   signalled(notify(KEYS, now, ARGV[5], field, listening))
 end
 clean(KEYS)
--- The operation counts as done when all is: a copy of a run that stopped goes on with it.
+-- The op is saved when all is done, so that a copy of a run that stopped goes on with the operation.
 rec.op = ARGV[3]
 save(KEYS[2], rec, now)
 return answer

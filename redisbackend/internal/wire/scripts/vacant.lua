@@ -1,14 +1,13 @@
 -- vacant.lua: the beginning of acquire, which the loader puts before common.lua. It takes a lock that has no holder and
--- for which no session waits, as when a name is locked for the first time. To make common.lua's functions would take
--- Redis longer than all of this. In these cases it changes nothing, and the rest of acquire.lua runs: the record has
--- tombstones, or is of this attempt or a newer one, tokens are ahead of the clock, a block of them is wanted, or anything
--- is an error.
+-- for which no session waits, as when a name is locked for the first time. To create common.lua's functions would take
+-- Redis longer than all of this. vacant.lua changes nothing, and the rest of acquire runs, if the record has tombstones or
+-- is of this attempt or a newer one of the session, if tokens are ahead of the clock, if several tokens are wanted, or if
+-- anything is an error.
 --
--- Only the clock and this script's look at the record keep a late copy from the lock. So the record need only last until the
--- latest not after, and for as long as another server's clock may be behind: ARGV 14. A record that was kept for longer so
--- far still is.
+-- A late copy is refused by its not after or by the record. So the record need only last until the latest not after, and for
+-- as long as another server's clock may be behind: ARGV 14. A record that was kept for longer before still is.
 
--- there is the number of keys that the lock has: none, or the record alone, which is then read.
+-- there counts the keys of the lock that exist; false if this is not for vacant.lua. If there is one, it may be the record.
 local there = ARGV[8] == '1' and ARGV[2] ~= '0' and redis.pcall('EXISTS', KEYS[1], KEYS[2], KEYS[3])
 local raw = there == 1 and redis.pcall('GET', KEYS[2])
 if there == 0 or raw then

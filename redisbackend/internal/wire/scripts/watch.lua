@@ -6,7 +6,7 @@
 --                                 2 gone: this epoch does not have the lock
 -- Keeps    the hold and its TTL, and the queue. The mark ends when the lock is given to another attempt.
 -- Twice    the mark is there already.
--- Late     another epoch than that of the hold is not marked.
+-- Late     if the epoch does not have the lock any more, nothing is marked.
 
 local session, epoch = ARGV[1], tonumber(ARGV[2])
 local WATCHED, GONE = 1, 2

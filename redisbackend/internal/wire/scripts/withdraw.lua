@@ -4,9 +4,9 @@
 -- KEYS  1 tickets  2 signalled  3 terms
 -- ARGV  1 session  2 ticket
 -- Returns  {code, now}   1 withdrawn   2 it was signalled before   3 it was not there
--- Keeps    a signal is not spent on a waiter that has left: one that was signalled acknowledges it when it is back.
+-- Keeps    no signal is lost on a waiter that has left: a waiter that was signalled before stays signalled.
 -- Twice    the second run finds nothing, or the signal again.
--- Late     no ticket is used twice: it finds nothing, or its own.
+-- Late     no ticket is used twice: a late run finds its own ticket or none.
 
 local WITHDRAWN, SIGNALLED, NOTHING = 1, 2, 3
 

@@ -1,20 +1,21 @@
 -- yield: an attempt that gives the lock of the session's last attempt to the first waiter, and queues up behind others,
--- if the record is still as the session remembers it. If no session waits, it takes the lock over and begins a lease:
--- this script is put in front of pass.lua, which then runs. It needs nothing of common.lua.
+-- if the record is still as the session remembers it. If no session waits, the attempt takes the lock over and begins a
+-- lease, by pass.lua, which follows this script in one text. Yield needs nothing of common.lua.
 --
 -- KEYS  1 hold  2 record  3 queue  4 waiters
 -- ARGV  1 to 9 those of pass.lua, to begin a lease
 --      10 session  11 its entry among the waiters up to the deadline, "epoch "  12 patience, us
 --      13 its entry after the deadline, " grant holds tokens seen keep owner"
---      14 how the record ends: its keep, and its tombstones  15 ms that the queue must last, or acquire prolongs it
+--      14 how the record ends: its keep and tombstones  15 least TTL of the queue, ms: acquire prolongs a shorter one
 --      16 channel prefix
 -- Returns  0 nothing is changed, and the session then sends acquire.lua: the record is another one, the hold is gone,
 --          not after has passed, the first waiter is dead or needs more than this script does, or the session has a
 --          place. Below 0: the lock is the first waiter's; the number is its TTL in ms, negated. Above 0: as pass.lua
 --          returns it.
--- Keeps    as pass.lua; the lock goes to the session that waits longest, and only that gets a message; tokens rise.
--- Twice    no record comes again, so the second run finds another one, whatever happened in between.
--- Late     as twice: the record that it compares with never comes again. After its not after it does nothing.
+-- Keeps    what pass.lua keeps; the session that waits longest gets the lock, and it alone gets a message; tokens rise.
+-- Twice    no record is written twice, so the second run finds another record, whatever happened in between.
+-- Late     a late copy does nothing if the record has changed, since the record that it compares with never comes
+--          again. After its not after it does nothing at all.
 
 local first = redis.call('LINDEX', KEYS[3], '0')
 if first then
@@ -42,7 +43,7 @@ if first then
   token = string.format('%.0f', token)
   token = token .. ' ' .. token .. ' '
   redis.call('SET', KEYS[2], token .. first .. ' ' .. epoch .. ' 0 g ' .. ARGV[14], 'EX', ARGV[9])
-  -- Our place comes before the waiter's goes, or the keys would go too, and their TTL.
+  -- This session's place comes before the waiter's goes, or the keys would go too, and their TTL.
   redis.call('HSET', KEYS[4], ARGV[10], ARGV[11] .. string.format('%.0f', now + tonumber(ARGV[12])) .. ARGV[13])
   redis.call('RPUSH', KEYS[3], ARGV[10])
   redis.call('LPOP', KEYS[3])
