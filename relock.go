@@ -1,5 +1,5 @@
-// Package relock opens sessions on Redis. What a session can do is in package reentrant, and what it asks of Redis in
-// package redisbackend:
+// Package relock opens sessions on Redis. Package reentrant documents what a session can do, and package redisbackend what a
+// session asks of Redis. A program begins with:
 //
 //	session, err := relock.Open(ctx, "redis://localhost:6379")
 //	if err != nil {
@@ -36,13 +36,13 @@ func WithSession(opts ...reentrant.Option) Option {
 	return func(o *options) { o.session = append(o.session, opts...) }
 }
 
-// Open connects to the Redis at url and opens a session there: redis://[user:password@]host[:port][/db], or rediss:// for
-// TLS. The session's Close closes the connections, too. A program needs one session for all its locks.
+// Open connects to the Redis at url and opens a session there. The url has the form redis://[user:password@]host[:port][/db],
+// or rediss:// for TLS. The session's Close closes the connections, too. A program needs one session for all its locks.
 //
 // Open is redisbackend.Open and reentrant.NewSession in one, for a program that uses neither the backend nor its client for
 // anything else. It returns their errors: Open fails for a wrong address, a wrong password or a missing right, in the
-// server's words and without the password. If ctx ends first, Open returns ctx's error immediately, and closes in the
-// background what it has opened. ctx has no effect on the session.
+// server's words and without the password. If ctx ends before the session is open, Open returns ctx's error immediately, and
+// closes in the background what it has opened. The end of ctx has no effect on an open session.
 func Open(ctx context.Context, url string, opts ...Option) (*reentrant.Session, error) {
 	var o options
 	for i, opt := range opts {
@@ -81,7 +81,7 @@ func open(redis *redisbackend.Backend, opts []reentrant.Option) opening {
 	return opening{session, err}
 }
 
-// abandon closes a session that came too late.
+// abandon closes a session that was opened after the context of Open had ended.
 func (o opening) abandon() {
 	if o.err == nil {
 		_ = o.session.Close(context.Background()) // it has no locks

@@ -16,12 +16,12 @@ import (
 //   - Idempotent by epoch. A verb that arrives twice, late or in another order than it was sent, changes no more than
 //     its first arrival did. The documentation of each verb says how.
 //   - Honest errors. An error is wrapped so that [OutcomeUnknown] and [Refused] are right about it: the verb may have
-//     happened, or the server read it and refused, or both, if it stopped in the middle. A verb whose error is neither has
-//     changed nothing and can be tried again. Every error that is not a refusal contains [ErrUnavailable]. It contains
-//     a context's error only if the caller's own context has ended.
+//     happened, or the server read it and refused, or both, if the server stopped in the middle. A verb whose error is
+//     neither has changed nothing and can be tried again. Every error that is not a refusal contains [ErrUnavailable]. An
+//     error contains a context's error only if the caller's own context has ended.
 //
 // Times in requests and replies are local (time.Time with its monotonic reading). A backend whose server has a
-// clock of its own maps them, and never reads the wall clock to do so.
+// clock of its own converts the times to and from that clock, and never reads the wall clock to do so.
 //
 // The package backendtest has the suite that a Backend must pass.
 type Backend interface {
@@ -31,18 +31,18 @@ type Backend interface {
 	Connect(ctx context.Context, session string, sink Sink) (Conn, error)
 }
 
-// A Sink receives a session's messages. Each is a hint: it may come twice, late or never.
+// A Sink receives a session's messages. Each message is a hint, since it may come twice, late or never.
 type Sink interface {
 	// Granted says that a waiting attempt of this session got the lock.
 	Granted(Grant)
-	// Signalled says that a ticket of this session was signalled, and whether the session was given a place in the
-	// lock's queue for it, with the ticket as the epoch.
+	// Signalled says that a ticket of this session was signalled. placed says whether the signal also gave the session a
+	// place in the lock's queue, with the ticket as the place's epoch.
 	Signalled(name string, ticket uint64, placed bool)
 	// Wanted says that another session asked for the lock that an epoch of this session has. For a hold whose owner is
-	// [LingeringOwner] it is called at each attempt of the other session, and for a watched hold ([Watcher]) at each
+	// [LingeringOwner], Wanted is called at each attempt of the other session, and for a watched hold ([Watcher]) at each
 	// attempt that queues up.
 	Wanted(name string, epoch uint64)
-	// Taken says that another session has taken up a hold of this one ([Resumer]). The epoch is 0 if it is not known.
+	// Taken says that another session has taken up a hold of this session ([Resumer]). The epoch is 0 if it is not known.
 	Taken(name string, epoch uint64)
 	// Reconnected says that the channel was (re)opened. Messages from before may be lost, so the session sends every
 	// waiting attempt again, and checks the holds that may have been taken up.
@@ -57,8 +57,8 @@ type Grant struct {
 	First Token // the block of tokens, First..Last
 	Last  Token
 	TTL   time.Duration // from the moment of the grant
-	// NotBefore is the earliest local moment at which the grant can have been made; the trust in it counts
-	// from there. Zero: not known, so the grant must be confirmed by an Acquire.
+	// NotBefore is the earliest local moment at which the grant can have been made. The session trusts the lease as if it
+	// had begun then. Zero: not known, so the grant must be confirmed by an Acquire.
 	NotBefore time.Time
 }
 
@@ -75,14 +75,14 @@ type Conn interface {
 
 // A Remote is one lock as the backend knows it, seen by one session.
 //
-// An epoch counts the attempts of a session; what a session has on a lock (a hold, a grant or a place among the
-// waiters) carries the epoch that it was got with. A verb with a lower epoch never changes it.
+// An epoch is the number of a session's attempt. What a session has on a lock (a hold, a grant or a place among the
+// waiters) carries the epoch of the attempt that got it. A verb with a lower epoch never changes what the session has.
 type Remote interface {
 	// Name is the lock's name.
 	Name() string
-	// Acquire makes, repeats or refreshes an attempt: if the lock is free and no live session is ahead, it takes the
-	// lock; what this session has with a lower epoch is taken over, with a new token; what it has with the same epoch
-	// is confirmed, with the same token and a full lease; a lower epoch, or one that has had the lock or was given up,
+	// Acquire makes, repeats or refreshes an attempt. If the lock is free and no live session is ahead, the attempt gets the
+	// lock. What this session has with a lower epoch is taken over, with a new token. What this session has with the same
+	// epoch is confirmed, with the same token and a full lease. A lower epoch, or one that has had the lock or was given up,
 	// is Stale. After an unknown outcome it is right to send the same epoch again.
 	Acquire(ctx context.Context, req AcquireRequest) (AcquireReply, error)
 	// Reenter sets the hold count of epoch. An Op that is not above the last one changes nothing. After an unknown
@@ -94,8 +94,8 @@ type Remote interface {
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Inspect reads the lock's state for the whole deployment.
 	Inspect(ctx context.Context) (State, error)
-	// ForceUnlock takes the lock from its holder, and reports whether there was one. It alone is not idempotent:
-	// sent again it takes the lock from the next holder. A copy that arrives after notAfter is refused, as a copy of an
-	// Acquire is after its NotAfter.
+	// ForceUnlock takes the lock from its holder, and reports whether there was a holder. Unlike a Remote's other
+	// verbs it is not idempotent: a second copy takes the lock from the next holder. A copy that arrives after notAfter is
+	// refused, as a copy of an Acquire is after its NotAfter.
 	ForceUnlock(ctx context.Context, notAfter time.Time) (bool, error)
 }

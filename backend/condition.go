@@ -18,13 +18,13 @@ type Conditions interface {
 	// number at once, the longest waiters first, and then sets More. An Op that is not above the last one (Reenter and
 	// Signal count their Ops together) signals no waiter, so after an unknown outcome sending it again is right.
 	Signal(ctx context.Context, req SignalRequest) (SignalReply, error)
-	// Withdraw withdraws a ticket: it returns Waited if the ticket was not signalled before, Signalled if it was, else
-	// Gone. It does not acknowledge a signal: after an unknown outcome sending it again is right.
+	// Withdraw withdraws a ticket. It returns Waited if the ticket was not signalled before, Signalled if it was, and Gone if
+	// there is no such ticket. It does not acknowledge a signal, so after an unknown outcome sending it again is right.
 	Withdraw(ctx context.Context, condition string, ticket uint64) (TicketStatus, error)
-	// Beat shows that the session of these tickets is alive, which they need once per Patience, and returns the status of
-	// each: Waited, or Signalled (also if the signal was passed on because the session seemed dead). It acknowledges the
-	// signals of served tickets, whose owners have the lock again. The signal of a ticket that gets no beat within its
-	// Patience and is not acknowledged passes to the next waiter.
+	// Beat shows that the session of tickets is alive. Each ticket needs a Beat once per Patience. Beat returns the status of
+	// each of tickets: Waited, or Signalled (also if the signal was passed on because the session seemed dead). It
+	// acknowledges the signals of the tickets in served, whose owners have the lock again. If a signalled ticket gets no Beat
+	// within its Patience, and the signal was not acknowledged, the signal passes to the next waiter.
 	Beat(ctx context.Context, condition string, tickets, served []uint64) ([]TicketStatus, error)
 }
 

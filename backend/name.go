@@ -9,8 +9,8 @@ import (
 // MaxSessionName is the maximal number of bytes in the name of a session.
 const MaxSessionName = 48
 
-// ProcessName returns the name of those sessions and connections of this process that are given none: the host's name
-// and the process id, as in web-4711.
+// ProcessName returns the default name of this process's sessions and connections: the host's name and the process id, as
+// in web-4711.
 func ProcessName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// String describes the state in one line, for a log. What other processes wrote is in quotes if a terminal could take
-// it for a command:
+// String describes the state in one line, for a log. The session and the owner are in quotes if they are empty, or have white
+// space, quotes or characters that cannot be printed. Examples:
 //
 //	held 2 times by owner 18 of session web-4711.k3v9… for 1.8s, note "release 4.2", token 1763920871000003, lease ends in 8.2s, 3 sessions wait
 //	kept by session web-4711.k3v9… for 1.8s, token 1763920871000003, lease ends in 2.2s
@@ -113,7 +113,7 @@ func leaseOf(ttl time.Duration) string {
 	return "lease ends in " + ttl.String()
 }
 
-// shown makes a text from elsewhere safe for a terminal.
+// shown makes a text of another process safe for a terminal.
 func shown(text string) string {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool {
 		return !unicode.IsGraphic(r) || r == '"' || r == unicode.ReplacementChar || unicode.IsSpace(r)

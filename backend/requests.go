@@ -40,13 +40,13 @@ type AcquireRequest struct {
 // server. A session forgets its Prior when it does not know the outcome of a verb that may have changed the record.
 type Prior struct {
 	_      struct{}
-	Epoch  uint64 // 0: nothing is remembered, as of an attempt that was given a block of tokens
+	Epoch  uint64 // 0: nothing is remembered, for instance of an attempt that was given a block of tokens
 	Owner  string
 	Token  Token
 	Op     uint64 // the last re-entry or signal
-	Pushed bool   // it was granted while it waited, and no reply has confirmed that yet
-	Freed  bool   // it was released since: the lock was Freed
-	Note   string // the Backend's own, from an AcquireReply; "" if the attempt was Pushed
+	Pushed bool   // the attempt was granted while it waited, and no reply has confirmed that yet
+	Freed  bool   // the lock was released since, with the result Freed
+	Note   string // what the Backend set in the Prior of an AcquireReply, for its own use; "" if the attempt was Pushed
 }
 
 // AcquireStatus is the result of an attempt.
@@ -83,7 +83,7 @@ type ReenterRequest struct {
 	Owner string
 	Op    uint64        // counts up within the epoch
 	Holds int           // at least 1
-	Lease time.Duration // the hold has at least so long when the count rises; 0 leaves it alone
+	Lease time.Duration // when the count rises, the hold gets at least this lease; 0 leaves the lease as it is
 	_     struct{}
 }
 
@@ -121,7 +121,7 @@ const (
 	// Nothing: the session had nothing with Epoch or a lower one.
 	Nothing
 	// Freed: the session had the lock, as the request's Prior says, and no other session waited. The Prior is right
-	// again once its Freed is set.
+	// again once the session has set the Prior's field Freed.
 	Freed
 )
 

@@ -42,7 +42,7 @@ const ShareGrace = 10 * time.Millisecond
 // A Sharer is an optional interface of a [Remote] whose name many sessions can hold at once, in units. Without it
 // read-write locks and semaphores return errors.ErrUnsupported.
 //
-// The server knows sessions and units. A reader has 1, a writer AllUnits, a user of a semaphore as many as it wants. A
+// The server knows sessions and units. A reader has 1 unit, a writer AllUnits, a user of a semaphore as many as it wants. A
 // request fits when the units of the other sessions, and all units that this session would then have, are together no more
 // than the request's own Limit. Sessions whose requests do not fit wait in a queue, and only its head is ever served.
 type Sharer interface {
@@ -61,11 +61,11 @@ type Sharer interface {
 	// returns ErrWrongKind for the name of a Lock, as Inspect does for a shared one.
 	InspectShared(ctx context.Context) (SharedState, error)
 	// ForceShared takes the units of all sessions that have some, and serves the queue. The sessions get no message: a
-	// renewal of what they had is Gone, and a request that keeps some of it is ShareLost, or, as a copy, returns no
-	// units. A session that had units has no place any more, either. It reports whether a session had any. A name that
-	// is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the units of the
-	// sessions that got them by the first. A copy that arrives after notAfter is refused, as a copy of a Share is after
-	// its NotAfter.
+	// renewal of what they had is Gone, a new request that keeps some of it is ShareLost, and a copy of an old request
+	// returns no units. A session that had units has no place any more, either. ForceShared reports whether a session had
+	// units. A name that is in use as another kind is ErrWrongKind. After an unknown outcome a second call would take the
+	// units of the sessions that got them by the first. A copy that arrives after notAfter is refused, as a copy of a Share
+	// is after its NotAfter.
 	ForceShared(ctx context.Context, kind ShareKind, notAfter time.Time) (bool, error)
 }
 
@@ -91,18 +91,18 @@ type ShareRequest struct {
 	Epoch uint64
 	// Keep is how many of its units the session keeps. If the server knows of fewer, the reply is ShareLost.
 	Keep int
-	// Want is how many units the session wants in total. Want == Keep asks for nothing, and gives up a place. With more,
-	// the session is granted what fits at once, or gets a place in the queue. A place that it has already is kept where
-	// it stands.
+	// Want is how many units the session wants in total. Want == Keep asks for nothing, and gives up a place. If Want is
+	// more than Keep, the session is granted what fits at once, or gets a place in the queue. A place that it has already
+	// is kept where it stands.
 	Want int
-	// Least is the smallest total that the session accepts. A grant has at least that many units. Of Permits it has no
-	// more while other sessions wait behind this one, unless this session has more already.
+	// Least is the smallest total that the session accepts. A grant has at least that many units. A grant of Permits has no
+	// more than Least while other sessions wait behind this one, unless this session has more already.
 	Least int
 	// Limit is the most units that all sessions together have when this request is granted.
 	Limit int
-	// Under is the First of the reply or push by which the session got the first of the units that it has. By it the server
-	// knows units from before a loss of its data, and does not confirm them. It stays the same while the session has any
-	// units, so a session that missed a reply names the right token too. 0 if it has none.
+	// Under is the First of the reply or push by which the session got the first of the units that it has. By Under the server
+	// recognizes units from before a loss of its data, and does not confirm them. Under stays the same while the session has
+	// any units, so a session that missed a reply names the right token too. 0 if the session has no units.
 	Under Token
 	// Tail is the last token that a writer used of its block, if the session has AllUnits and keeps fewer. The tokens
 	// after it are free again, and readers get Tail as their token. 0: the whole block counts as used.
@@ -115,9 +115,9 @@ type ShareRequest struct {
 	Seen Token
 	// Try asks for one attempt: behind other sessions that wait it is refused at once, and the session loses its place, if any.
 	// Else it is granted what fits, or the server asks all other sessions that have units (see SharedSink), and the request has
-	// the head's place until it is granted, or refused: when all of them have answered, or when one that has answered keeps more
-	// units than the request leaves to all others. A refusal is a reply without a place, or a push with fewer units than Least. A
-	// higher epoch that is no Try makes the place an ordinary one.
+	// the head's place until it is granted or refused. It is refused if it does not fit when all of them have answered, and
+	// sooner if one that has answered keeps more units than the request leaves to all others. A refusal is a reply without a
+	// place, or a push with fewer units than Least. A higher epoch that is no Try makes the place an ordinary one.
 	Try bool
 	// Answer is the number of the try that this request answers, as SharedWanted named it: the session keeps only the units
 	// that it uses. A request that keeps none answers in any case. 0 answers none, and the number of a try that is over
@@ -166,8 +166,8 @@ type ShareReply struct {
 	// Share is Limit divided by the number of sessions that have units or a place, this one included, rounded up. 0 with
 	// ReadWrite.
 	Share int
-	// Try is the number of another session's try, as SharedWanted names it, if that try is the head of the queue: May is
-	// for its sake, and not for a session that waits. Otherwise 0.
+	// Try is the number of another session's try, as SharedWanted names it, if that try is the head of the queue. May then
+	// makes room for that try, and not for a session that waits. Otherwise Try is 0.
 	Try uint64
 	_   struct{}
 }
@@ -178,10 +178,11 @@ type SharedSink interface {
 	// Shared says that a request of this session that had a place was granted, or, with fewer units than its Least, that
 	// a Try was refused. It counts only for the epoch that it names, while that is the session's last one.
 	Shared(ShareGrant)
-	// SharedWanted says that another session waits for units of the name, and that this one may keep may of its units: Unlimited
-	// when the last session that waited has left without a grant. It is called when may falls, and again at each copy of the
-	// request at the head of the queue. If try is not 0, that request is the Try with this number, and does not wait. It may
-	// need this session's answer: a request with a higher epoch that keeps only the units in use, and names try as its Answer.
+	// SharedWanted says that another session waits for units of the name, and that this session is to keep at most may of its
+	// units. may is Unlimited when the last session that waited has left without a grant. SharedWanted is called when may
+	// falls, and again at each copy of the request at the head of the queue. If try is not 0, that request is the Try with this
+	// number, and does not wait. It may need this session's answer: a request with a higher epoch that keeps only the units in
+	// use, and names try as its Answer.
 	SharedWanted(name string, may int, try uint64)
 }
 

@@ -22,8 +22,8 @@ func (t Token) Value() (driver.Value, error) {
 }
 
 // Scan reads a Token from a database's column: an integer, or its decimal digits as text. Anything else is an error and
-// leaves the Token as it was. So does NULL: a query can select COALESCE(column, 0) in its place, the token that is lower
-// than all others.
+// leaves the Token as it was. NULL is an error too: a query can select COALESCE(column, 0) in place of it, since 0 is lower
+// than all tokens.
 func (t *Token) Scan(src any) error {
 	switch v := src.(type) {
 	case int64:

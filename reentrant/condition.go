@@ -18,7 +18,7 @@ var ErrForeignCondition = errors.New("the condition belongs to another lock")
 // changed. It is java.util.concurrent.locks.Condition for the whole deployment: equal names of one lock are one condition, in
 // whatever process it was made.
 //
-// Await first gives up all holds and takes its place among the waiters, in one step. It waits, takes the lock again
+// Await first gives up all holds of the caller and takes a place among the waiters, in one step. It waits, takes the lock again
 // with as many holds as before, and only then returns, also when it timed out or its context ended. The one exception
 // is an error for which errors.Is(err, ErrLost): the lock could not be taken again (the session was closed, Redis
 // refused, a lease has passed since the end of the context or of the time limit, or with what the same owner has taken
@@ -46,7 +46,7 @@ type Condition struct {
 	waits   waiting
 }
 
-// waiting is what a condition needs of its lock: an [exclusive.Handle], or a [tier.RWLock] with its write side.
+// waiting is what a condition needs of its lock. An [exclusive.Handle] has it, and so has a [tier.RWLock], for its write side.
 type waiting interface {
 	AwaitAs(ctx context.Context, owner Owner, condition string, limit time.Time) (signalled bool, err error)
 	SignalAs(ctx context.Context, owner Owner, condition string, all bool) error
@@ -64,21 +64,21 @@ func (l *Lock) NewCondition(name string) *Condition {
 // Name returns the condition's name.
 func (c *Condition) Name() string { return c.name }
 
-// Await waits until it is signalled or ctx ends. It returns nil if it was signalled, also if ctx ended after that;
-// ctx's error if ctx ended first, and at once, keeping the holds, if it had ended before; [ErrNotHeld] if the
-// caller does not hold the lock; [ErrLost] as described at [Condition]; any other error (one of Redis, or
-// [ErrUnavailable]) if it could not begin to wait, keeping the holds.
+// Await waits until it is signalled or ctx ends. It returns nil if it was signalled, even if ctx ended afterwards, and ctx's
+// error if ctx ended first. If ctx has ended before the call, Await returns ctx's error at once and keeps the holds. It returns
+// [ErrNotHeld] if the caller does not hold the lock, and [ErrLost] in the cases that [Condition] lists. After any other error
+// (one of Redis, or [ErrUnavailable]) Await could not begin to wait, and the caller still has its holds.
 //
-// It returns at most a lease ([WithLease]) after the end of ctx. If the lock cannot be taken again by then, because
-// Redis cannot be reached or others have it, the error is ErrLost, ctx's error, and Redis's if there was one.
+// It returns at most a lease ([WithLease]) after the end of ctx. If the lock cannot be taken again by then, because Redis
+// cannot be reached or others have the lock, the error wraps ErrLost, ctx's error and Redis's error, if there was one.
 func (c *Condition) Await(ctx context.Context) error {
 	_, err := c.await(ctx, "await", time.Time{}, false)
 	return err
 }
 
-// AwaitFor is Await with a time limit: it returns false, with no error, when the time was up first. With a limit of
-// zero or less it still gives up the lock and takes it again. It returns at most a lease after the limit, with ErrLost
-// as described at [Condition.Await].
+// AwaitFor is Await with a time limit: it returns false and no error if the time is up before a signal and before the end of
+// ctx. With a limit of zero or less it still gives up the lock and takes it again. It returns at most a lease after the limit:
+// with ErrLost if the lock could not be taken again by then.
 func (c *Condition) AwaitFor(ctx context.Context, wait time.Duration) (bool, error) {
 	return c.await(ctx, "await", time.Now().Add(max(wait, 0)), false)
 }
@@ -90,8 +90,8 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 	return err
 }
 
-// Signal moves the longest waiter of the whole deployment to the queue of the lock; it runs when it gets the lock,
-// after the caller's Unlock at the earliest. Without a waiter it does nothing.
+// Signal moves the waiter that has waited longest, in the whole deployment, to the queue of the lock. That waiter goes on when
+// it gets the lock, after the caller's Unlock at the earliest. Without a waiter Signal does nothing.
 //
 // Waiters that are signalled one after the other come back in that order, with one exception: those of one process that
 // use an unfair lock ([WithFairness]) compete, and may come back in any order.
@@ -100,10 +100,10 @@ func (c *Condition) AwaitUninterruptibly(ctx context.Context) error {
 // (except in a Redis Cluster), or it has been silent for three heartbeats. If a process dies before its owner is back
 // with the lock, another waiter gets the signal, after three heartbeats and the next beat of any session that waits.
 //
-// It works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer it
+// Signal works under a ctx that has ended, as Unlock does: ctx only provides the owner. While Redis does not answer, Signal
 // keeps trying until the hold is lost, and for a write side at most for a lease. It returns [ErrNotHeld] if the caller
-// does not hold the lock, ErrLost if the hold is lost, and Redis's words if it refused; with [OutcomeUnknown] an owner
-// may have been signalled.
+// does not hold the lock, ErrLost if the hold is lost, and Redis's error if Redis refused. If [OutcomeUnknown] is true of the
+// error, a waiter may have been signalled.
 func (c *Condition) Signal(ctx context.Context) error { return c.signal(ctx, "signal", false) }
 
 // SignalAll is Signal for all waiters, in the order of their arrival; those of one process that use an unfair lock come
@@ -118,7 +118,7 @@ func (c *Condition) signal(ctx context.Context, op string, all bool) error {
 	return c.error(op, err)
 }
 
-// await waits, for every exported method. If uninterruptible is true, the end of ctx does not end the wait.
+// await is the common part of all exported Awaits. If uninterruptible is true, the end of ctx does not end the wait.
 func (c *Condition) await(ctx context.Context, op string, limit time.Time, uninterruptible bool) (signalled bool, err error) {
 	interrupt := ctx
 	if uninterruptible {
@@ -178,8 +178,8 @@ func belongsTo[W waiting](c *Condition, s *Session, name string) error {
 }
 
 // HasWaiters reports whether owners of this process wait for the condition. As in Java the lock must be held, but by
-// any owner of this process, since the call carries none. It returns an error if c is nil, ErrForeignCondition if c is a
-// condition of another lock, and ErrNotHeld if the lock is not held here. It checks that in this order, as Java does.
+// any owner of this process, since the call names no owner. It returns an error if c is nil, ErrForeignCondition if c is a
+// condition of another lock, and ErrNotHeld if no owner of this session holds the lock. It checks in this order, as Java does.
 func (l *Lock) HasWaiters(c *Condition) (bool, error) {
 	owners, err := l.waiters("has waiters", c)
 	return len(owners) > 0, err

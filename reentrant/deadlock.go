@@ -13,8 +13,8 @@ import (
 )
 
 // A DeadlockError ends the wait of an owner that would wait for ever: for a lock whose holder waits for a lock whose
-// holder … waits for one that the owner holds. The caller still holds its locks: to let the others go on it must
-// release them. A cycle that a hold with a fixed lease is part of ends by itself, and is not reported.
+// holder … waits for one that the owner holds. The caller still holds its locks, and must release them so that the others can
+// go on. A cycle that a hold with a fixed lease is part of ends by itself, and is not reported.
 type DeadlockError struct {
 	Cycle []Blocked // the caller first; each waits for a lock that the next holds, the last for one of the caller's
 	_     struct{}
@@ -24,8 +24,8 @@ type DeadlockError struct {
 type Blocked struct {
 	Session string
 	Owner   string // as Owner.String prints it
-	Lock    string // that it waits for
-	Stack   string // of its goroutine, if it is of this process
+	Lock    string // the lock that the owner waits for
+	Stack   string // the stack of the goroutine that waits; "" if it is not one of this session
 	_       struct{}
 }
 
@@ -86,7 +86,7 @@ type waitGraph struct {
 // ID returns the id of the session.
 func (w waitGraph) ID() string { return w.s.core.ID }
 
-// Holder returns the owner of this session that has a lock, unless its hold ends by itself.
+// Holder returns the owner of this session that has a lock, unless the owner's hold ends by itself.
 func (w waitGraph) Holder(name string) (owner Owner, held bool) {
 	return w.s.locks.UnboundedHolder(name)
 }

@@ -18,9 +18,9 @@ import (
 // about the owner that called Do, unless the goroutine has the lock itself or the context names an owner ([WithOwner]).
 // Lock and Unlock are always the goroutine's own: its Lock waits, and its Unlock returns [ErrNotHeld].
 //
-// Do returns Lock's error without calling fn; otherwise fn's error joined with Unlock's error, which is ErrLost if the hold
-// was lost meanwhile, also when fn returned nil. If fn itself returns ErrLost, or fails because the loss ended its context,
-// the two are one error.
+// If Lock fails, Do returns Lock's error without calling fn. Otherwise Do returns fn's error joined with Unlock's error. Unlock's
+// error is ErrLost if the hold was lost meanwhile, so Do then returns an error even if fn returned nil. If fn itself returns
+// ErrLost, or fails because the loss ended its context, Do returns one error in place of the two.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := l.Lock(ctx); err != nil {
 		return err
@@ -44,8 +44,8 @@ func DoValue[T any](ctx context.Context, do func(ctx context.Context, fn func(ct
 }
 
 // TryDo is [Lock.Do] with [Lock.TryLock] in place of Lock: it runs fn if the lock is free (or the caller's own), and reports
-// whether it did. It returns false and no error if another owner has the lock; false and TryLock's error if that
-// failed; true and the error that Do would return if fn was called.
+// whether it ran fn. It returns false and no error if another owner has the lock, and false and TryLock's error if TryLock
+// failed. If it ran fn, it returns true and the error that Do would return.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
 	ok, err := l.TryLock(ctx)
 	if !ok || err != nil {
@@ -102,9 +102,9 @@ func (l *Lock) onLoss(ctx context.Context, cancel *context.CancelCauseFunc) (for
 	return func() { notifier.Remove(cancel) }
 }
 
-// Lost returns a channel that is closed when the caller's hold is lost: at the moment this process can no longer
-// trust its lease, before Redis gives the lock to another. It stays open if the hold ends by Unlock. For a caller
-// without a hold it is already closed. ctx provides only the owner.
+// Lost returns a channel that is closed when the caller's hold is lost: at the latest when this process can no longer trust
+// the hold's lease, which is before the lease ends in Redis. The channel stays open if the hold ends by Unlock. For a caller
+// without a hold the channel is already closed. ctx provides only the owner.
 func (l *Lock) Lost(ctx context.Context) <-chan struct{} {
 	if owner, err := l.asker(ctx); err == nil {
 		if notifier := l.handle.NotifierOf(owner); notifier != nil {

@@ -82,8 +82,8 @@
 // # Conditions
 //
 // [Condition.Await] gives up all holds and takes a ticket in Redis, in one step; it waits, takes the lock again with as
-// many holds, and only then returns. [Condition.Signal] moves the longest waiter of the deployment to the queue of the
-// lock, as if its head had just come: it gets the lock by a push, after the signaller's Unlock. Redis decides whether a
+// many holds, and only then returns. [Condition.Signal] moves the waiter that has waited longest in the deployment to the end
+// of the lock's queue: the waiter gets the lock by a push, after the signaller's Unlock. Redis decides whether a
 // cancellation or the signal came first. A waiter whose process has died is passed over, and a signal that such a
 // process did not receive goes to the next waiter.
 //
@@ -92,8 +92,8 @@
 // Every attempt has an epoch from one counter of its session, and Redis keeps it beside what the attempt got. So:
 // an old acquire is refused when Redis has replied to a newer attempt, or after the time limit that it carries; an old
 // release removes nothing that a newer attempt got; an old renewal or re-entry finds another epoch and changes
-// nothing; a repeated one changes nothing either. A grant is believed only by the attempt that it names, while that
-// waits; any other is given back.
+// nothing; a repeated message changes nothing either. A grant is believed only by the attempt that it names, and only while
+// that attempt waits. Any other grant is given back.
 //
 // # When Redis is slow, gone, or failed over
 //
@@ -105,7 +105,7 @@
 //
 // # What is not promised
 //
-// No lock that expires can promise exclusion to a process that was stopped past its lease: let the protected resource
+// No lock that expires can promise exclusion to a process that was stopped past its lease, so let the protected resource
 // check the [Token]. If Redis's memory of a lock is destroyed while it is held, another may get it before the holder's
 // next renewal. Order across processes is by the arrival of their heads, not of each goroutine.
 package reentrant

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrNotHeld is returned when the caller's owner does not hold the lock: Unlock by another owner or once
-	// too often, Token or a condition without the lock. Nothing was changed.
+	// ErrNotHeld is returned when the caller's owner does not hold the lock that it unlocks, asks about, or uses a condition
+	// of. Nothing was changed.
 	ErrNotHeld = core.ErrNotHeld
 	// ErrLost is returned when the caller held the lock and its lease can no longer be trusted: it was not
 	// renewed in time, Redis lost it, or a caller of ForceUnlock took it. Another owner may have it. It is also the cause
@@ -24,8 +24,8 @@ var (
 	// present (it is starting, for instance). It says nothing about the lock's holder.
 	ErrUnavailable = backend.ErrUnavailable
 	// ErrWrongKind is returned when a name is in use as another kind of lock: a Lock, an RWLock and a Semaphore cannot
-	// share one. It is also returned when the keys of the name have other data, or some that cannot be read: they have to
-	// be deleted by hand. Nothing was changed. If the session can find out as what the name is in use, the error's text says so.
+	// share a name. It is also returned when the keys of the name have other data, or data that cannot be read: such keys have
+	// to be deleted by hand. Nothing was changed. The error's text says what the name is in use as, if the session can find out.
 	ErrWrongKind = backend.ErrWrongKind
 	// ErrTooManyHolds is returned when an owner holds the lock 2³¹−1 times. The holds are unchanged.
 	ErrTooManyHolds = core.ErrTooManyHolds
@@ -123,5 +123,5 @@ func OutcomeUnknown(err error) bool { return backend.OutcomeUnknown(err) }
 
 // Refused reports whether err is the server's own refusal, such as a wrong password or a missing right. It does not
 // mean that another owner has the lock, and trying again does not help. Redis may refuse in the middle of a command:
-// then [OutcomeUnknown] holds too.
+// then [OutcomeUnknown] is true too.
 func Refused(err error) bool { return backend.Refused(err) }

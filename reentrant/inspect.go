@@ -49,7 +49,7 @@ func (l *Lock) currentHold(ctx context.Context) (h exclusive.Hold, err error) {
 }
 
 // Verify asks Redis whether the caller's hold still exists: for use after a pause, before an access to the protected
-// data. It returns nil if it does, [ErrLost] if it does not (the hold then counts as lost), and [ErrNotHeld] if the
+// data. It returns nil if the hold exists, [ErrLost] if not (the hold then counts as lost), and [ErrNotHeld] if the
 // caller has no hold. Any other error means that Redis refused or did not reply; it says nothing about the hold. If
 // less is left of the lease than this process assumed, because a clock was stepped or another server took over,
 // [Lock.TrustedUntil] comes earlier.
@@ -141,8 +141,9 @@ func (l *Lock) inspect(ctx context.Context, op string, send sender) (State, erro
 // learns of it at its next command or renewal at the latest: until then two owners may believe that they have the lock,
 // and only tokens distinguish them. It reports whether the lock was held. If the name is in use as an RWLock or a Semaphore,
 // it returns [ErrWrongKind]. In a session that is closed or closing it returns [ErrClosed], and does nothing. After an error
-// with an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder. The first
-// call can take the lock until the deadline of ctx, and for no longer than a third of the lease, or 2 s if that is less.
+// with an unknown outcome, inspect the lock before you try again: a second call would take it from the next holder. The command
+// of the first call can arrive late, and take the lock until the earlier of the deadline of ctx and the end of the command's
+// time limit, which is a third of the lease, at most 2 s.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	var had bool
 	err := l.command(ctx, "force unlock", l.session.core.Command, func(ctx context.Context) (err error) {

@@ -21,8 +21,8 @@ import (
 // session logs a warning that lists such names, once for each until it can be read again. After any other error InspectAll
 // returns no states, and the error of the first lock that has one.
 //
-// The states are not of one moment: a lock may change hands between two of them. ctx bounds it. Without names it sends
-// nothing. In a session that is closed or closing it returns [ErrClosed].
+// The states are not of one moment: a lock may change hands between two of them. ctx bounds the call. Without names InspectAll
+// sends nothing. In a session that is closed or closing it returns [ErrClosed].
 func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -31,7 +31,7 @@ func (s *Session) InspectAll(ctx context.Context, names ...string) ([]State, err
 	states := make([]State, len(names))
 	var asked []backend.Inspection
 	var locks []*Lock // the locks with valid names
-	var places []int  // the index in names of each of them
+	var places []int  // where in names the name of each of these locks is
 	for i, name := range names {
 		l := s.NewLock(name)
 		if l.invalid != nil {

@@ -8,9 +8,9 @@ import (
 // The log reports sessions and Locks that were dropped while they held something, when the garbage collector finds them.
 // Nothing is released: the owner of the hold may still be at work.
 //
-// Cleanups run at any time, also outside the testing/synctest bubble in which a session may live: they read under the
-// mutexes, take no reference that Close would have to wait for, and have a log of their own, for which Close does not
-// wait.
+// The garbage collector's cleanups run at any time, also outside the testing/synctest bubble in which a session may live. So
+// these cleanups read under the mutexes, take no reference that Close would have to wait for, and have a log of their own, for
+// which Close does not wait.
 
 // reportLeak reports a session whose handle was dropped without being closed.
 func (s *session) reportLeak() {

@@ -14,8 +14,8 @@ import (
 )
 
 // A Lock is a named lock that at most one owner in the whole deployment holds at a time, and that its owner can take
-// again. It behaves like java.util.concurrent.locks.ReentrantLock, with one difference in form: where Java uses the
-// current thread, as the owner and for interrupts, a Lock uses the context.
+// again. It behaves like java.util.concurrent.locks.ReentrantLock, with one difference in form: in place of Java's current
+// thread the owner is [CurrentOwner] of the context, and in place of an interrupt the end of the context ends a wait.
 //
 // A Lock is a handle. The Locks of one session that have equal names share one queue and one hold.
 // It is safe for concurrent use and must not be copied.
@@ -26,7 +26,7 @@ type Lock struct {
 	_       noCopy
 	session *Session
 	handle  exclusive.Handle
-	invalid error // of an invalid name or option; every call returns it
+	invalid error // what is wrong with the name or an option, nil if nothing is; every call returns this error
 }
 
 // noCopy lets go vet's copylocks check find copies.
@@ -130,9 +130,9 @@ func (l *Lock) TryLockFor(ctx context.Context, wait time.Duration) (bool, error)
 	return l.acquire(ctx, &t)
 }
 
-// acquire takes the lock for every exported method. It looks for deadlocks if the session has a detector and the wait
-// has no time limit. When it returns true, the holder has the baton. When it returns false, the function that gave up
-// has passed the baton on.
+// acquire takes the lock, and is the common part of the exported methods that do so. It looks for deadlocks if the session has
+// a detector and the wait has no time limit. When it returns true, the holder has the baton. When it returns false, the
+// function that gave up has passed the baton on.
 func (l *Lock) acquire(ctx context.Context, t *exclusive.Try) (ok bool, err error) {
 	t.Begun = l.session.core.Now()
 	owner, err := l.session.core.Admit(ctx, l.invalid)

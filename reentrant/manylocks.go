@@ -18,11 +18,11 @@ import (
 //	✓ ✓ ✓ ✓ ✓            then sweeps of two, four, eight, …
 //
 // So a call waits for a lock only while it has no lock that comes later in the order of names, and two MultiLocks never wait
-// for each other. Before it waits, it gives back the locks that it took after the gap.
+// for each other. Before a call waits for a lock, it gives back the locks that it took later in that order.
 
-// minSweep is the least number of locks for which there are sweeps. A sweep keeps the locks that it takes after a gap
-// from others for two round trips, and gives them back with a command. With few, contended locks that costs more than
-// the round trips that it saves. Attempts for fewer locks, and their releases, are made one after the other.
+// minSweep is the least number of locks for which there are sweeps. A sweep keeps the locks that it gives back from others for
+// two round trips, and gives them back with a command each. If the locks are few and contended, that costs more than the sweep
+// saves in round trips. So attempts for fewer locks, and the releases of fewer locks, are made one after the other.
 const minSweep = 16
 
 // A sweep is one call's attempts for the locks that are free, without waiting for any.
@@ -93,8 +93,8 @@ func atOnce(locks []*Lock, f func(i int, l *Lock)) {
 	calls.Wait()
 }
 
-// takeInOrder takes all locks, by sweeps and, where a lock is not free, by wait. It returns how many it has taken, also if it
-// fails.
+// takeInOrder takes all locks, by sweeps and, where a lock is not free, by calls of wait. It returns how many locks it has
+// taken, also if it fails.
 func (m *MultiLock) takeInOrder(free *sweep, wait func(*Lock) (bool, error)) (taken int, ok bool, err error) {
 	width := len(m.locks)
 	for taken < len(m.locks) {

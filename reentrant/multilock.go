@@ -15,10 +15,10 @@ import (
 // A MultiLock is several locks of which a call takes all or none. It takes them in the order of their names, in
 // whatever order they were given, so two callers with the same locks in opposite orders never wait for each other. Of 16
 // locks or more it takes all free ones together, with commands that share one round trip. It is safe for concurrent use, and
-// re-entrant as its locks are.
+// re-entrant like its locks.
 //
-// It is not atomic: while it waits for one lock it has those before it. It gives back the locks it has when it fails,
-// when its context ends, and when a panic passes through Do.
+// Such a call is not atomic: while it waits for one lock, it holds the locks before that one. It gives back what it holds when
+// it fails, when its context ends before it has all locks, and when a panic passes through Do.
 type MultiLock struct {
 	locks   []*Lock // in the order of compareLocks, each once
 	invalid error   // why NewMultiLock refused the locks; every call that returns an error returns it
@@ -65,8 +65,8 @@ func (m *MultiLock) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock takes all locks if all are free, with one attempt for each, as [Lock.TryLock] makes it, one after the other:
-// of several simultaneous calls one succeeds.
+// TryLock takes all locks if all are free. It calls [Lock.TryLock] for one lock after the other, in the order of their names,
+// so of several simultaneous calls for the same locks one succeeds.
 func (m *MultiLock) TryLock(ctx context.Context) (bool, error) {
 	return m.take(ctx, "try lock", nil, func(l *Lock) (bool, error) { return l.TryLock(ctx) })
 }
@@ -90,7 +90,7 @@ func (m *MultiLock) take(ctx context.Context, op string, free *sweep, one func(*
 	if taken, ok, err := m.takeInOrder(free, one); !ok {
 		return false, errors.Join(err, giveBackAll(ctx, m.locks[:taken]))
 	}
-	for _, l := range m.locks { // one may have been lost while it waited for another
+	for _, l := range m.locks { // a lock may have been lost while the call waited for another
 		if !l.IsHeldByCurrentOwner(ctx) {
 			return false, errors.Join(l.error(op, ErrLost), giveBackAll(ctx, m.locks))
 		}

@@ -33,8 +33,8 @@ type Observer interface {
 type EventKind = core.EventKind
 
 const (
-	// EventAcquired: an owner got a lock that it did not hold, or moved its hold by Resume. Wait is how long that took. A return from
-	// [Condition.Await] is one too.
+	// EventAcquired: an owner got a lock that it did not hold, came back from [Condition.Await], or moved its hold by Resume.
+	// Wait is how long that took.
 	EventAcquired = core.EventAcquired
 	// EventReentered: an owner got a lock once more.
 	EventReentered = core.EventReentered
@@ -48,14 +48,14 @@ const (
 	EventReleased = core.EventReleased
 	// EventYielded: the turn of the session was over, and another session got the lock.
 	EventYielded = core.EventYielded
-	// EventLost: the hold ended otherwise, after Held; Err says how that was noticed, and wraps ErrLost.
+	// EventLost: the hold was lost, after Held. Err says how the session noticed the loss, and wraps ErrLost.
 	EventLost = core.EventLost
 	// EventWaitingLong: a call has waited for longer than the session's lease, in this process's queue or in Redis. It is
 	// reported once per wait. Holders are those of this process first, never the caller itself. The session asks the backend
 	// for the other holders: State, or Shared, is what the backend says, nil if it did not answer. Of a Lock that an owner of
 	// this session holds, State is what the session knows itself. Err is the backend's last error, nil if another owner holds
-	// the lock. OfParent says that the call was made with the context of a Do that has the lock, by a goroutine that Do's
-	// function started, say: as another owner it waits for the end of that Do, which may wait for it.
+	// the lock. OfParent says that the call was made with the context of a Do that has the lock, for instance by a goroutine
+	// that Do's function started. That goroutine is another owner, and waits for the end of the Do, which may wait for it.
 	EventWaitingLong = core.EventWaitingLong
 	// EventRenewalFailing: the lease of a hold could not be renewed, for the reason in Err. The session tries again.
 	EventRenewalFailing = core.EventRenewalFailing
@@ -89,7 +89,7 @@ const (
 //	Held      time.Duration
 //	HandedOff bool
 //	Permits   int          // with ModePermits: how many
-//	Holders   []Holder     // with EventWaitingLong, as all fields below but Err
+//	Holders   []Holder     // only with EventWaitingLong, like State, Shared and OfParent
 //	State     *State       // of a Lock
 //	Shared    *SharedState // of an RWLock or a Semaphore
 //	OfParent  bool

@@ -20,7 +20,7 @@ const (
 	DefaultTurnTime  = 50 * time.Millisecond
 )
 
-// How often a session hands a lock to its own goroutines before another process's turn.
+// These are how many times a session hands a lock to its own goroutines before the turn of another process.
 //
 // Without a cohort each hand-over is one command, and the turn of another process costs a push and a wake-up as well.
 // With 5 processes of 20 goroutines turns of 64 give a sixth more sections/s than turns of 32. The longest waits are half as
@@ -97,8 +97,8 @@ func WithCohort() Option { return func(c *config) { c.Cohort = true } }
 // heartbeats after Redis was asked. While the session keeps a lock, and while an owner has a lock that was kept,
 // [Lock.Inspect] shows the session and not the owner ([backend.LingeringOwner]), [Lock.IsLocked] returns true, and the tokens
 // are of a block, as with [WithCohort]. Fixed leases, [WithAtLeast], portable owners and owners with a note get holds of their
-// own. Nothing is kept where commands take longer than a quarter of a heartbeat, nor from a quorum of masters, unless with
-// [WithAsyncUnlock].
+// own. Nothing is kept where commands take longer than a quarter of a heartbeat. A lock of a quorum of masters is kept only
+// with [WithAsyncUnlock].
 //
 // With [WithCohort] every lock is kept, for d and with the lease renewed: should this process die meanwhile, others wait for
 // the lease.
@@ -119,15 +119,15 @@ func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d 
 func WithAsyncUnlock() Option { return func(c *config) { c.AsyncUnlock = true } }
 
 // WithDeadlockDetection ends a Lock that would wait for ever with a [*DeadlockError]. It finds what Java's ThreadMXBean
-// finds, and returns it as an error to the owner whose wait closes the cycle. Within the session that is at once; over
-// several sessions, all of which must have this option, after three to six heartbeats, for cycles of up to 16 owners,
-// and at the cost of a few commands per heartbeat while an owner that holds a lock waits.
+// finds. Within the session it finds a cycle at once, and the error goes to the owner whose wait closes the cycle. Over
+// several sessions, all of which must have this option, it finds cycles of up to 16 owners after three to six heartbeats,
+// at the cost of a few commands per heartbeat while an owner that holds a lock waits; one of the owners gets the error.
 //
 // It looks at locks, not at read-write locks and semaphores.
 //
-// It does not look at waits with a time limit (TryLockFor, TryAnyFor), for conditions, or for the lock on the way back
-// from one, nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a deadline:
-// such a wait would end too, but the caller learns of the deadlock at once and not at the deadline. Goroutines that
+// It does not look at waits with a time limit (TryLockFor, TryAnyFor), at waits for conditions or for the lock on the way
+// back from [Condition.Await], nor at holds with a fixed lease, which end by themselves. It does look at a Lock whose ctx has a
+// deadline: such a wait would end too, but the caller learns of the deadlock sooner than at the deadline. Goroutines that
 // share an owner count as one: if one of them waits, the owner waits.
 func WithDeadlockDetection() Option { return func(c *config) { c.Deadlocks = true } }
 
@@ -241,8 +241,8 @@ func relations(c config) error {
 	return nil
 }
 
-// maxLease, ten years, keeps sums of leases and moments within what
-// a server's script can count in microseconds. minHeartbeat is the server's resolution.
+// maxLease, ten years, keeps sums of leases and moments within what a server's script can count in microseconds. minHeartbeat,
+// one millisecond, is the shortest time that the server distinguishes.
 const (
 	maxLease     = 10 * 365 * 24 * time.Hour
 	minHeartbeat = time.Millisecond

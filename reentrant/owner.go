@@ -28,9 +28,9 @@ func WithOwner(ctx context.Context, name string) context.Context {
 }
 
 // WithPortableOwner is [WithOwner] with an owner that is known by its id in the whole deployment: what it holds can be
-// resumed by another session, or after a restart ([Lock.Resume]). That goes for a [Lock] alone: the sides of an [RWLock] and the
-// permits of a [Semaphore] are the session's. Any caller that knows the id is the owner, so the id should be one that cannot
-// be guessed, and be used by one session at a time. It has 1 to 4096 bytes, as the name of WithOwner.
+// resumed by another session, or after a restart ([Lock.Resume]). Only holds of a [Lock] can be resumed: the sides of an [RWLock]
+// and the permits of a [Semaphore] are the session's. Any caller that knows the id is the owner, so the id should be one that
+// cannot be guessed, and be used by one session at a time. The id has 1 to 4096 bytes, like the name of WithOwner.
 func WithPortableOwner(ctx context.Context, id string) context.Context {
 	return core.WithOwner(ctx, core.PortableOwner(id))
 }

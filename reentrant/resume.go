@@ -11,8 +11,8 @@ import (
 )
 
 // Resume moves the hold of the caller's portable owner ([WithPortableOwner]) to this session, from another session or
-// from before a restart. Its hold count and its token stay. From here on it is renewed, unless the Lock has a fixed
-// lease: then the rest of its lease counts. In the other session, if it still runs, the hold ends with ErrLost as soon as
+// from before a restart. The hold keeps its hold count and its token. From here on it is renewed, unless the Lock has a fixed
+// lease: then the hold keeps the rest of its lease. In the other session, if it still runs, the hold ends with ErrLost as soon as
 // that session learns of the move; until then no owner of that session can take the lock. A hold of this very session can be
 // resumed too: a Lock without a fixed lease then renews a hold that began with a fixed one.
 //
@@ -21,7 +21,7 @@ import (
 // cannot be reached it keeps trying until ctx ends; after an error with [OutcomeUnknown] another Resume finds the hold, as
 // long as its lease lasts and no other owner of this session takes the lock, or gives up waiting for it. A command that had
 // no reply may still move the hold until the deadline of ctx, and for a third of the lease, at most 2 s, if ctx was
-// cancelled; not once another Resume in this session has had a reply.
+// cancelled, but not after another Resume in this session has had a reply.
 //
 // Any caller that knows the id is the owner: two processes that use one id do not exclude each other.
 func (l *Lock) Resume(ctx context.Context) error {

@@ -30,8 +30,8 @@ var ErrUpgrade = tier.ErrUpgrade
 // in, first out. An owner that has the read side can take it again even while a writer waits.
 //
 // Owners, contexts, errors and the loss of a hold are as for a [Lock], for both sides. Unlock and RUnlock send nothing
-// themselves: the session releases in the background what its owners no longer need; if the release fails, that expires with
-// the lease. So a process that is about to exit calls [Session.Close], which waits until the backend has the release. A
+// themselves: the session releases in the background what its owners no longer need. What it cannot release expires with the
+// lease. So a process that is about to exit calls [Session.Close], which waits until the backend has the release. A
 // process that exits without Close delays others by its lease, though its owners have unlocked everything: writers by a read
 // side that the session kept for the heartbeat, readers and writers by a write side whose release was under way. A process
 // that dies while an owner has a side delays others by its lease as well.
@@ -50,7 +50,8 @@ type RWLock struct{ sharedName }
 
 // NewRWLock returns the read-write lock with the given name. It sends nothing. If the backend refuses the name, or has
 // no shared holds ([errors.ErrUnsupported]), every call on the RWLock returns the error. An option that is nil has the same
-// effect, and so have [WithFixedLease], [WithAtLeast] and WithFairness(false), since a read-write lock is fair and its lease is renewed.
+// effect, and so have [WithFixedLease], [WithAtLeast] and WithFairness(false), since a read-write lock is fair and its lease is
+// renewed.
 func (s *Session) NewRWLock(name string, opts ...LockOption) *RWLock {
 	l := &RWLock{s.newSharedName(name, backend.ReadWrite)}
 	l.bind(opts)
@@ -105,8 +106,8 @@ func (l *RWLock) TryRLock(ctx context.Context) (bool, error) {
 	return ok, err
 }
 
-// TryRLockFor takes the read side if its turn comes within wait. When the time is up it returns false, with errors as
-// TryLockFor. With a wait of zero or less it is TryRLock. However short the wait, it asks the server once, as
+// TryRLockFor takes the read side if its turn comes within wait. When the time is up it returns false, and nil or an error as
+// [RWLock.TryLockFor] does. With a wait of zero or less it is TryRLock. However short the wait, it asks the server once, as
 // TryLockFor does.
 func (l *RWLock) TryRLockFor(ctx context.Context, wait time.Duration) (bool, error) {
 	_, ok, err := l.acquire(ctx, ModeRead, tier.TryFor("try rlock", wait))
@@ -155,7 +156,7 @@ func (l *RWLock) runlockFast(ctx context.Context) bool {
 	return n != nil && ctx != nil && !l.session.core.Reporting && tier.ExitRead(n, core.CurrentOwner(ctx))
 }
 
-// acquire takes a side, for every exported method.
+// acquire takes a side. It is the common part of the exported methods that do so.
 func (l *RWLock) acquire(ctx context.Context, mode Mode, t tier.Try) (g tier.Grant, ok bool, err error) {
 	t.Begun = l.session.core.Now()
 	g, ok, err = l.take(ctx, mode, t)
@@ -184,9 +185,9 @@ func (l *RWLock) exit(ctx context.Context, op string, mode Mode) error {
 	return l.error(op, err)
 }
 
-// Do runs fn while holding the write side, as [Lock.Do] does for a Lock. The goroutines that fn starts can ask about the
-// holds of the owner that called Do, as there: [RWLock.Lost], [RWLock.Wanted], [RWLock.Token], [RWLock.Version], [RWLock.Verify],
-// [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
+// Do runs fn while holding the write side, as [Lock.Do] does for a Lock. As with Lock.Do, the goroutines that fn starts can ask
+// about the holds of the owner that called Do, by [RWLock.Lost], [RWLock.Wanted], [RWLock.Token], [RWLock.Version],
+// [RWLock.Verify], [RWLock.TrustedUntil], [RWLock.HoldCount], [RWLock.ReadHoldCount] and [RWLock.IsHeldByCurrentOwner].
 func (l *RWLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	g, _, err := l.acquire(ctx, ModeWrite, tier.Try{Op: "lock", Waits: true})
 	if err != nil {
@@ -234,7 +235,8 @@ func (l *RWLock) Locker(ctx context.Context) sync.Locker { return locker{ctx, l.
 // RUnlock return one.
 func (l *RWLock) RLocker(ctx context.Context) sync.Locker { return locker{ctx, l.RLock, l.RUnlock} }
 
-// holds returns the holds that a question of the caller is about, as far as this process can trust them.
+// holds returns the hold counts and the token of the owner that the caller asks about, as far as this process can trust the
+// holds.
 func (l *RWLock) holds(ctx context.Context) (reads, writes int, token Token, err error) {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -258,8 +260,8 @@ func (l *RWLock) Token(ctx context.Context) (Token, error) {
 // each is higher than the token of the write before it: a resource that remembers the highest token or version, and
 // refuses lower tokens, is safe from the late writes of a writer that lost its hold.
 //
-// It returns [ErrNotHeld] if the caller's owner does not have the read side, [ErrLost] if it has lost that, and an
-// error if it has the write side: then use [RWLock.Token]. Version sends nothing.
+// Version returns [ErrNotHeld] if the caller's owner does not have the read side, [ErrLost] if the owner has lost it, and
+// another error if the owner has the write side: then use [RWLock.Token]. Version sends nothing.
 func (l *RWLock) Version(ctx context.Context) (Token, error) {
 	owner, err := l.asker(ctx)
 	if err != nil {
@@ -335,7 +337,7 @@ func (l *RWLock) IsWriteLocked(ctx context.Context) (bool, error) {
 func (l *RWLock) writing() bool { return l.tier().Writing() > 0 }
 
 // Inspect asks the server which sessions have the lock and which wait for it. Holders with [backend.AllUnits] have the
-// write side, others the read side. Errors are those of IsWriteLocked. ctx bounds it.
+// write side, others the read side. Errors are those of IsWriteLocked. ctx bounds the call.
 func (l *RWLock) Inspect(ctx context.Context) (SharedState, error) { return l.inspect(ctx, "inspect") }
 
 // ForceUnlock takes both sides from all sessions that have one, and gives the lock to the sessions that wait. It works

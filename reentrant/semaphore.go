@@ -106,9 +106,9 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 }
 
 // Do runs fn while holding n permits: Acquire, fn, Release. The context that fn gets ends when ctx does, and with cause
-// [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. Do returns
-// Acquire's error without calling fn, otherwise fn's error joined with Release's. Unlike Release it knows whose permits it
-// has: it does not return ErrLost because another caller lost some.
+// [ErrLost] when the session's permits are lost. If fn panics, Do releases the permits and goes on panicking. If Acquire fails,
+// Do returns Acquire's error without calling fn. Otherwise it returns fn's error joined with Release's. Unlike Release, Do knows
+// which permits it took, so it does not return ErrLost because another caller lost permits.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
 	c, _, err := s.acquire(ctx, n, tier.Try{Op: "acquire", Waits: true})
 	if err != nil {
@@ -145,16 +145,16 @@ func (s *Semaphore) Lost() <-chan struct{} {
 
 // Inspect asks the server which sessions have permits, and which wait. A session may have a few more permits than its
 // callers use. If the name is in use as a Lock or an RWLock, it returns [ErrWrongKind]. In a session that is closed or
-// closing it returns [ErrClosed]. ctx bounds it.
+// closing it returns [ErrClosed]. ctx bounds the call.
 func (s *Semaphore) Inspect(ctx context.Context) (SemaphoreState, error) {
 	return s.inspect(ctx, "inspect")
 }
 
 // ForceRelease takes all permits from all sessions that have some, and gives them to the sessions that wait. It works
 // as [Lock.ForceUnlock] does: callers learn of their loss at the next command or renewal of their sessions at the
-// latest, and until then there are more users than permits. A [Slot] keeps its number until it is released, since that
-// is a lock of its own, but its Lost closes. ForceRelease reports whether a session had permits. In a session that is
-// closed or closing it returns [ErrClosed], and does nothing. After an error with an unknown outcome, inspect the
+// latest, and until then there may be more users than permits. A [Slot] keeps its number until it is released, since the
+// number is a lock of its own, but the Slot's Lost closes. ForceRelease reports whether a session had permits. In a session
+// that is closed or closing it returns [ErrClosed], and does nothing. After an error with an unknown outcome, inspect the
 // semaphore before you try again.
 func (s *Semaphore) ForceRelease(ctx context.Context) (bool, error) {
 	return s.force(ctx, "force release")
@@ -178,7 +178,7 @@ func (s *Semaphore) String() string {
 	return fmt.Sprintf("reentrant.Semaphore(%q)[Permits = %d]", s.handle.Name, s.permits)
 }
 
-// acquire takes permits, for every exported method.
+// acquire takes permits. It is the common part of the exported methods that do so.
 func (s *Semaphore) acquire(ctx context.Context, n int, t tier.Try) (c *tier.PermitCall, ok bool, err error) {
 	t.Begun = s.session.core.Now()
 	c, ok, err = s.take(ctx, n, t)

@@ -50,7 +50,7 @@ type session struct {
 	abandonedNames atomic.Int64  // how many shared names had units in use that end gave up
 	quiet          chan struct{} // closed by end when nothing is sent any more
 	ended          chan struct{} // closed by end, at its end
-	endErr         error         // of closing the connection; written by end before ended is closed
+	endErr         error         // the error of closing the connection; written by end before ended is closed
 
 	detector   *deadlock.Detector[Owner] // nil unless deadlocks are to be found
 	conditions *condition.Room           // the waiters of all conditions, and the conditions of read-write locks
@@ -134,7 +134,7 @@ func (s sink) Granted(g backend.Grant) {
 	if !s.used(g.Epoch) {
 		return
 	}
-	if session.locks.LeavesHolds() { // what it grants may be one of them
+	if session.locks.LeavesHolds() { // the grant may be of a hold that is left to be resumed
 		return
 	}
 	if session.locks.Granted(g) {
@@ -169,8 +169,8 @@ func (s sink) Taken(name string, epoch uint64) {
 	s.s.locks.Taken(name, epoch)
 }
 
-// Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. It gives up a hold that
-// lingers, and prevents a hold in use from lingering later.
+// Wanted notifies the holder that another session waits, if the holder has called Lock.Wanted. The session gives up a hold
+// that lingers, and does not let a hold in use linger later.
 func (s sink) Wanted(name string, epoch uint64) {
 	if !s.used(epoch) {
 		return
@@ -270,7 +270,7 @@ func (s *session) givenUp(ctx context.Context) error {
 		err = fmt.Errorf("the context of another Close ended: %w", ErrClosed)
 	}
 	abandoned, _ := s.abandonedHolds()
-	if abandoned == 0 { // it waited for commands only
+	if abandoned == 0 { // Close waited for commands only
 		return err
 	}
 	return fmt.Errorf("%s given up: %w", counted(abandoned, "hold"), err)
@@ -317,7 +317,7 @@ func (s *session) awaitHolders() bool {
 	return s.awaitAll(s.hurry)
 }
 
-// closeNotice is how long a Close waits before the log says for what.
+// closeNotice is how long a Close waits before the log says what it waits for.
 const closeNotice = time.Second
 
 // mostNamed is how many holders the log line of a waiting Close names.

@@ -22,7 +22,7 @@ type sharedName struct {
 	_       noCopy
 	session *Session
 	handle  tier.Handle
-	invalid error // of an invalid name or option; every call returns it
+	invalid error // what is wrong with the name or an option, nil if nothing is; every call returns this error
 }
 
 // newSharedName returns what the handles of a name have in common. The caller binds it.
@@ -98,8 +98,8 @@ func (sn *sharedName) reportFailed(ctx context.Context, mode Mode, permits int, 
 	sn.session.core.Report(ctx, Event{Kind: EventFailed, Lock: sn.handle.Name, Mode: mode, Permits: permits, Owner: core.CurrentOwner(ctx), Wait: time.Since(t.Begun), Err: err})
 }
 
-// inspect asks the server for the state of the name, for every exported method. If the name has another kind, inspect returns
-// ErrWrongKind.
+// inspect asks the server for the state of the name. It is the common part of the exported methods that do so. If the name has
+// another kind, inspect returns ErrWrongKind.
 func (sn *sharedName) inspect(ctx context.Context, op string) (SharedState, error) {
 	st, err := sn.read(ctx, op, sn.session.core.Command)
 	if err == nil && st.Kind != 0 && st.Kind != sn.handle.Kind {

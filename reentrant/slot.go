@@ -43,8 +43,8 @@ type slotHold struct {
 // name is in use as another kind of lock is skipped; if that is so for all numbers, AcquireSlot returns [ErrWrongKind].
 // [Slot.Release] gives back the permit and the number; [Semaphore.Release] would give back a permit and keep the number.
 //
-// Like Acquire it keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it takes
-// another one. Its errors are those of Acquire; after an error nothing is held.
+// Like Acquire, AcquireSlot keeps trying while the server cannot be reached. If that takes so long that the permit is lost, it
+// takes another permit. Its errors are those of Acquire. After an error the caller has neither a permit nor a number.
 func (s *Semaphore) AcquireSlot(ctx context.Context) (Slot, error) {
 	for {
 		permit, _, err := s.acquire(ctx, 1, tier.Try{Op: "acquire slot", Waits: true})
@@ -119,7 +119,7 @@ func (h *slotHold) tryNumbers(ctx context.Context) (ok, again bool, err error) {
 			return true, false, nil
 		case errors.Is(failed, ErrWrongKind):
 			skipped, err = skipped+1, failed
-		case failed != nil: // as Acquire, it waits for the server
+		case failed != nil: // AcquireSlot keeps trying while the server cannot be reached, as Acquire does
 			return false, errors.Is(failed, ErrUnavailable) && ctx.Err() == nil, failed
 		}
 	}

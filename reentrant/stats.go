@@ -16,8 +16,8 @@ type Stats struct {
 	Dropped   uint64 // events that were not observed, because the observer was too slow
 }
 
-// Stats reads the session's counters. They are read one after the other, so they may disagree by what happens
-// meanwhile.
+// Stats reads the session's counters one after the other. So the counters may disagree about what happens while Stats reads
+// them.
 func (s *session) Stats() Stats {
 	st := Stats{
 		Acquired: s.core.Counts.Acquired.Load(), Reentries: s.core.Counts.Reentries.Load(), Handoffs: s.core.Counts.Handoffs.Load(),

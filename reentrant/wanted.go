@@ -28,10 +28,10 @@ func (l *Lock) Wanted(ctx context.Context) <-chan struct{} {
 }
 
 // Wanted returns a channel that is closed when another owner waits for what the caller holds, in this process or
-// another: for the caller of a read side when an owner waits to write, for that of the write side when any owner waits.
-// It is closed at once if one waits already. An owner that only tries ([RWLock.TryLock], [RWLock.TryRLock]) does not
-// wait, one that waits for a time does. The channel says nothing more: the waiter may have left since, and the caller
-// keeps its side until it unlocks.
+// another. A caller that has the read side learns of owners that wait to write, and a caller that has the write side of all
+// owners that wait. The channel is closed at once if one waits already. An owner that only tries ([RWLock.TryLock],
+// [RWLock.TryRLock]) does not wait, one that waits for a time does. The channel says nothing more: the waiter may have left
+// since, and the caller keeps its side until it unlocks.
 //
 // The call sends nothing and does not block: Redis reports waiters to every session that has a side, in any case. Each
 // heartbeat of the session that waits longest repeats the report, so a lost message costs a heartbeat ([WithHeartbeat]).
@@ -62,7 +62,7 @@ func (l *RWLock) Wanted(ctx context.Context) <-chan struct{} {
 // own session.
 //
 // Permits have no owner, so the channel is about all permits that callers of this session have now. If they have none, it
-// is closed already. It is never closed after they have given back the last of them, and a loss does not close it. Once it
+// is closed already. It is never closed after they have given back the last permit, and a loss does not close it. Once it
 // is closed, a later call returns another channel, unless a caller still waits. A caller of another process that has got
 // permits from a third process still counts as a waiter for a heartbeat and a quarter: no message says that its wait is over.
 // Attempts that do not wait may be reported as by [RWLock.Wanted].

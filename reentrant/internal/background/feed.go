@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Feed calls the user's code (the log's handler, the observer) in order, in a goroutine of its own. Slow code delays
+// A Feed calls the user's code (the log's handler, the observer) in order, in a goroutine of its own. So slow code delays
 // neither a renewal nor the notice of a loss. While the feed is full, new calls are dropped.
 type Feed struct {
 	jobs    Workers // with one goroutine

@@ -9,8 +9,8 @@ import (
 
 // Workers run jobs in the background. Goroutines start when there are jobs and end when there are none.
 // A job that waits for a hanging node must not delay the jobs for other nodes. So a goroutine that has been at one job
-// for longer than Stall makes room for two more, as Go's scheduler replaces a thread that is in a system call. So the
-// number of goroutines can double with each Stall, and a job behind n stalled jobs begins after Stall × log2(n/Size).
+// for longer than Stall makes room for two more, as Go's scheduler replaces a thread that is in a system call. The number of
+// goroutines can therefore double with each Stall, and a job behind n stalled jobs begins after Stall × log2(n/Size).
 type Workers struct {
 	Size  int           // goroutines that run at the same time while no job takes longer than Stall
 	Stall time.Duration // 0: never; with Size 1 the jobs then run in order

@@ -104,8 +104,8 @@ func Grant(req *backend.AcquireRequest, g *backend.Grant) bool {
 	return askedFor(g.TTL, req.GrantTTL) && 0 < g.First && g.First <= g.Last && g.Last-g.First < backend.Token(req.Tokens)
 }
 
-// ShareGrant reports whether a push can be the grant of units to a session that asked for at least least and at most want
-// of them, with the TTL asked.
+// ShareGrant reports whether a push can be the grant of units to a session whose request has Least and Want as given, and asked
+// as its GrantTTL.
 func ShareGrant(kind backend.ShareKind, g *backend.ShareGrant, least, want int, asked time.Duration) bool {
 	return askedFor(g.TTL, asked) && least <= g.Units && g.Units <= want && Units(kind, g.Units, g.First, g.Last)
 }

@@ -13,8 +13,8 @@ import (
 
 // A Monitor is a session's part in the conditions of one read-write lock. A backend has conditions for the holder of a
 // lock, but a writer has units of a shared name instead. So a writer that takes a ticket or signals also takes a lock
-// that goes with the name ([backend.ConditionsOf]), for that one command. That lock has no State: the writer takes
-// it while it has the write side, the session does not renew it, and no event reports it.
+// that goes with the name ([backend.ConditionsOf]), for that one command. That lock is not one of the session's Locks: the
+// writer takes it while it has the write side, the session does not renew it, and no event reports it.
 //
 // When the server signals a session, it queues the session for that lock. The session does not need the place, and
 // gives it back.
@@ -27,7 +27,7 @@ type Monitor struct {
 	refs       int                // guarded by Room.mu
 
 	mu      sync.Mutex // taken before the locks of shared names and the workers' own
-	epoch   uint64     // that asks for the lock or uses it, 0 if none does
+	epoch   uint64     // the epoch that asks for the lock or uses it, 0 if none does
 	tickets Tickets
 }
 
@@ -127,7 +127,7 @@ func (m *Monitor) setEpoch(epoch uint64) {
 
 // granted handles a grant of the lock to an epoch. It reports whether the monitor knows the epoch: as the one that
 // asks for the lock or uses it, or as a ticket. A grant to a ticket means that the ticket was signalled. A grant to a later
-// epoch than the one in use is forged: to give it back would give back what that one has.
+// epoch than m.epoch is forged, and counts as known: giving it back would give back what m.epoch has.
 func (m *Monitor) granted(epoch uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -33,7 +33,7 @@ func (r *Room) Stop() { r.heartbeat.stop() }
 // Reconnected makes up for the signals whose messages were lost while the channel was closed.
 func (r *Room) Reconnected() { r.heartbeat.beatNow() }
 
-// Monitor returns the monitor of a read-write lock with a reference. The caller calls Leave.
+// Monitor returns the monitor of a read-write lock, and counts a reference to it. The caller drops the reference by Leave.
 func (r *Room) Monitor(name string) (*Monitor, error) {
 	name = backend.ConditionsOf(name)
 	r.mu.Lock()

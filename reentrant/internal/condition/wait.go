@@ -15,7 +15,7 @@ import (
 type Waiter interface {
 	// Leave takes the ticket at the server, and gives up the holds. After an error the holds are unchanged, or lost.
 	Leave(ctx, over context.Context, limit time.Time) error
-	// Return takes the holds again. signalled says that a signal ended the wait, placed that Redis has then also queued the
+	// Return takes the holds again. signalled says that a signal ended the wait. placed says that Redis has also queued the
 	// session for the lock.
 	Return(over context.Context, signalled, placed bool) error
 	// Forfeit records the loss of the holds, after an error of Return.
@@ -51,8 +51,8 @@ func (r *Room) Await(ctx context.Context, limit time.Time, t *Ticket, w Waiter) 
 	return signalled, waitErr
 }
 
-// overtime returns a context that ends a lease after ctx, or a lease after the time limit if there is one: an owner
-// then no longer tries to come back from its wait. stop frees what it uses.
+// overtime returns a context that ends a lease after the end of ctx, or a lease after the time limit if that comes first. When
+// over has ended, an owner no longer tries to come back from its wait. stop frees what the context uses.
 func (r *Room) overtime(ctx context.Context, limit time.Time) (over context.Context, stop func()) {
 	over, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	overdue := func() { cancel(core.ErrOverdue) }

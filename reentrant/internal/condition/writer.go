@@ -14,8 +14,8 @@ import (
 // before.
 var errForgotten = fmt.Errorf("%w: the server has forgotten who signals", backend.ErrUnavailable)
 
-// errOverdue is the cause of the end of a call that a lease was too short for: the server did not reply, or other sessions had the
-// lock of the conditions.
+// errOverdue is the cause with which a call ends that was not done within a lease, because the server did not reply, or other
+// sessions had the lock of the conditions.
 var errOverdue error = overdueError{}
 
 type overdueError struct{}

@@ -50,7 +50,8 @@ func (s *Session) Ask(ctx context.Context, n uint64, command func(ctx context.Co
 	return WrapUnavailable(ctx, command(call))
 }
 
-// Apart begins a command that no caller's context ends: it counts the command, and returns its context and when it is sent.
+// Apart begins a command that no caller's context ends. It counts the command, and returns the command's context, whose
+// deadline is limit from now, and the present time.
 func (s *Session) Apart(limit time.Duration) (ctx context.Context, sent time.Time) {
 	s.Counts.Commands.Add(1)
 	sent = time.Now()
@@ -67,7 +68,7 @@ type Policy struct {
 	Until   time.Time                         // a pause that would last to this moment ends the Repeat; zero: no limit
 	Room    time.Duration                     // how long before Until a pause must end
 	Tries   int                               // the most copies; 0: any number
-	Closing <-chan struct{}                   // ends a pause; nil: never
+	Closing <-chan struct{}                   // when it is closed, a pause ends at once; nil: no such end
 	Tried   int                               // copies that were sent before: the first pause is longer
 	// Outlives says that the end of the context does not end the Repeat: the context provides only values.
 	Outlives bool
@@ -75,7 +76,7 @@ type Policy struct {
 	Plain bool
 }
 
-// pause waits before the next copy. It returns false if there is to be none.
+// pause waits before the next copy. It returns false if there is to be no next copy.
 func (p *Policy) pause(ctx context.Context, try int, most time.Duration) bool {
 	if p.Outlives {
 		ctx = context.Background()
@@ -205,7 +206,7 @@ func Pause(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
 	return true
 }
 
-// A Waiter says for whom a command about a shared name was sent, as the log of an outage counts them.
+// A Waiter says for whom a command about a shared name was sent. The log of an outage counts the calls that wait.
 type Waiter int8
 
 // For whom a command was sent.

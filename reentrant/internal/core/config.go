@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A Config has the options of a session, with their defaults filled in, and what follows from them.
+// A Config has the options of a session, with their defaults filled in, and values that follow from the options.
 type Config struct {
 	Name           string // the name of the session, as backend.PlainName returns it
 	Lease          time.Duration
@@ -45,8 +45,8 @@ func (c *Config) Block() int {
 	return c.Handoffs + 1
 }
 
-// Stall returns how long a background job may take before others start beside it. It is so short that a job behind ten
-// thousand that hang starts within a heartbeat.
+// Stall returns how long a background job may take before its goroutine counts as stalled ([background.Workers]). It is so
+// short that a job behind ten thousand jobs that hang starts within a heartbeat.
 func (c Config) Stall() time.Duration { return c.Heartbeat / 16 }
 
 // CohortOwner returns the owner of the session's holds as Redis has it.

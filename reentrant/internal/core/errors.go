@@ -39,8 +39,8 @@ func MergeOutcome(last, err error) error {
 	return err
 }
 
-// An unavailableError is any error of a backend but a refusal, as an ErrUnavailable. errors.Is finds in it the end of the
-// caller's context, but of no other context: commands, attempts and clients have limits of their own, which are not the
+// An unavailableError makes an error of a backend, which is no refusal, an ErrUnavailable. errors.Is finds in it the end of the
+// caller's context, but of no other context, since commands, attempts and clients have limits of their own, which are not the
 // caller's.
 type unavailableError struct {
 	err   error
@@ -121,9 +121,10 @@ func (o *outwaited) Unwrap() error { return o.err }
 // text.
 func Outwaited(ctx context.Context, behind string) error { return &outwaited{behind, endOf(ctx)} }
 
-// BehindWhom returns who had what a call waited for, and why its context ended, if err is an error of Outwaited; otherwise it
-// returns err. near returns the holders of this session. If there are none, far asks the server, unless a look of a moment ago
-// has the answer. far is not called for a call that was cancelled, since its caller has left.
+// BehindWhom returns who had what a call waited for, and why the call's context ended, if err is an error of Outwaited. It
+// returns no holders and err if err is another error, or no holder is known. near returns the holders of this session. If there
+// are none, far asks the server, unless a look of the last second has the answer. far is not called for a call that was
+// cancelled, since its caller has left.
 func (s *Session) BehindWhom(err error, name string, shared bool, near func() []Holder, far func(limit time.Duration) Sighting) ([]Holder, error) {
 	o, ok := err.(*outwaited) //nolint:errorlint // within another error it is not all that happened
 	if !ok {

@@ -93,7 +93,7 @@ type Event struct {
 	Held      time.Duration
 	HandedOff bool
 	Permits   int                  // with ModePermits: how many
-	Holders   []Holder             // with EventWaitingLong, as State, Shared and OfParent
+	Holders   []Holder             // only with EventWaitingLong, like State, Shared and OfParent
 	State     *backend.State       // of a Lock
 	Shared    *backend.SharedState // of an RWLock or a Semaphore
 	OfParent  bool
@@ -285,7 +285,8 @@ func (h Holder) String() string {
 	return text
 }
 
-// Shown returns a text from elsewhere as a message shows it: quoted if it has anything but letters, digits and signs.
+// Shown returns a text of another process as a message shows it: quoted if it is empty, or has anything but letters, digits
+// and signs.
 func Shown(text string) string {
 	odd := func(r rune) bool {
 		return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || unicode.IsSpace(r) || r == '"'

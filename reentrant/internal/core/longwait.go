@@ -49,7 +49,7 @@ func (s *Session) WatchWait(ctx context.Context, event Event, look func(limit ti
 func (w *LongWait) Stop() (reported bool) { return w != nil && !w.timer.Stop() }
 
 // longWaits are the looks at the holders of names for which calls have waited long. A look serves all calls that come
-// while it is new: thousands may wait for one name.
+// while it is new, since thousands may wait for one name.
 type longWaits struct {
 	mu    sync.Mutex // a leaf
 	looks map[waitedFor]*look
@@ -61,11 +61,11 @@ type waitedFor struct {
 	shared bool
 }
 
-// A look at the holders of a name. longWaits.mu guards it.
+// A look finds out once who the holders of a name are. longWaits.mu guards it.
 type look struct {
-	done chan struct{} // closed when it is done
-	seen Sighting      // which does not change once done
-	due  []*LongWait   // to be reported when it is done
+	done chan struct{} // closed when the look is done
+	seen Sighting      // does not change once the look is done
+	due  []*LongWait   // the waits to be reported when the look is done
 }
 
 // lookAge is for how long a look counts as new.
@@ -206,7 +206,7 @@ func HoldersOf(st *backend.State) []Holder {
 	return []Holder{{Session: st.Session, Owner: st.Owner, Note: st.Note, Since: st.Since, Unlocked: st.Unlocked}}
 }
 
-// TimeOf returns when a token was given out, zero if that is not known. Tokens come from the server's clock, so one that
+// TimeOf returns when a token was given out, zero if that is not known. Tokens come from the server's clock, so a token that
 // is not ahead of the local clock shows the moment, as far as the two clocks agree.
 func TimeOf(t backend.Token) time.Time {
 	if at := time.UnixMicro(int64(t)); at.Before(time.Now()) {

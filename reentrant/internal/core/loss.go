@@ -16,7 +16,7 @@ type LossNotifier struct {
 // NewLossNotifier returns a notifier that has reported nothing.
 func NewLossNotifier() *LossNotifier { return &LossNotifier{Lost: make(chan struct{})} }
 
-// CloseLost closes the channel of Lost. It may be called with other mutexes held: it runs no code of users.
+// CloseLost closes the channel Lost. It may be called with other mutexes held, since it runs no code of users.
 func (n *LossNotifier) CloseLost() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -26,8 +26,8 @@ func (n *LossNotifier) CloseLost() {
 	}
 }
 
-// Notify is called by the goroutine that finds the hold lost, with no other mutex held: cancelling a context can run
-// code of users.
+// Notify closes Lost and calls the functions that Add has added. The goroutine that finds the hold lost calls Notify with no
+// mutex held, since cancelling a context can run code of users.
 func (n *LossNotifier) Notify() {
 	n.CloseLost()
 	n.mu.Lock()

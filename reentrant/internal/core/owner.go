@@ -151,7 +151,7 @@ func fitNote(text string) string {
 	return text[:end] + ending
 }
 
-// NoteOf returns the note that a context carries, "" if none.
+// NoteOf returns the note that a context carries, "" if it carries none.
 func NoteOf(ctx context.Context) string {
 	note, _ := ctx.Value(noteKey{}).(string)
 	return note

@@ -1,7 +1,7 @@
-// Package core is what every part of a session uses: its identity, its clocks and counters, its workers, its log and its
-// observer, owners, the errors, and the one loop that sends a command again.
+// Package core has what every part of a session uses: the session's identity, clocks, counters, workers, log and observer, the
+// owners, the errors, and the one loop that sends a command again.
 //
-// What users see of it has a name, and its documentation, in package reentrant.
+// Package reentrant exports and documents the part of this package that users see.
 package core
 
 import (
@@ -91,9 +91,9 @@ func NewSession(cfg Config) *Session {
 	return s
 }
 
-// Common reports whether a hold of the owner can belong to the session in Redis: with a cohort, or while the session keeps the
-// lock for itself. Holds with terms of their own, such as a fixed lease, holds of portable owners and the numbers of slots
-// cannot.
+// Common reports whether a hold of the owner can belong to the session in Redis, as it does with a cohort, or while the session
+// keeps the lock for itself. A hold with terms of its own (ownTerms), such as a fixed lease, a hold of a portable owner and the
+// number of a slot cannot.
 func (s *Session) Common(o Owner, ownTerms bool) bool {
 	return (s.Config.Cohort || s.Config.Linger > 0) && !ownTerms && !o.portable && !o.slot
 }

@@ -40,8 +40,8 @@ func Inside(ctx context.Context, names ...Bound) (context.Context, func()) {
 	return Carry(ctx, names...)
 }
 
-// Carry does what Inside does, for any owner. It is called for permits, which have no owner: only the report of a long wait
-// asks about such a Do.
+// Carry does what Inside does, also if ctx names its owner. It is called directly for permits: they have no owner, and only the
+// report of a long wait asks about a Do that has permits.
 func Carry(ctx context.Context, names ...Bound) (context.Context, func()) {
 	r := &Running{names: names, owner: CurrentOwner(ctx), outer: RunningIn(ctx)}
 	return context.WithValue(ctx, runningKey{}, r), func() { r.over.Store(true) }
@@ -62,8 +62,8 @@ func (r *Running) has(s *Session, name string) bool {
 }
 
 // Asker returns the owner that a question is about: the caller, or the owner of the Do whose context this is, if ctx names
-// no owner and the calling goroutine has no hold itself. invalid is the handle's error, has reports whether an owner has a
-// hold.
+// no owner and the calling goroutine has no hold itself. invalid is the handle's error, nil if the handle is valid. has reports
+// whether an owner has a hold.
 func (b Bound) Asker(ctx context.Context, invalid error, has func(Owner) bool) (Owner, error) {
 	owner, err := b.session.Caller(ctx, invalid)
 	if err != nil || IsShared(owner) {

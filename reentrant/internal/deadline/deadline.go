@@ -57,7 +57,7 @@ type sharedContext struct {
 }
 
 // after returns a shared context that ends no earlier than deadline: the current one or, if that ends too early, a new
-// one that ends as long after deadline as deadline is from now.
+// one that ends as long after deadline as deadline is after now.
 func (s *Shared) after(now, deadline time.Time) context.Context {
 	for {
 		current := s.current.Load()

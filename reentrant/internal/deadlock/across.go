@@ -30,12 +30,12 @@ type chain []link
 
 type link struct {
 	blocked   Link
-	goroutine int64 // 0 if it is another session's
+	goroutine int64 // the goroutine that waits; 0 if the owner is another session's
 	wait      uint64
 	beat      uint64 // of its session's record; 0 for this session
 }
 
-// same reports whether a chain consists of the same waits as before.
+// same reports whether chain c consists of the same waits as chain before.
 func (c chain) same(before chain) bool {
 	return slices.EqualFunc(c, before, func(now, then link) bool {
 		return now.blocked == then.blocked && now.wait == then.wait

@@ -40,8 +40,8 @@ type Cycle []Link
 // A Link is one owner of a cycle.
 type Link struct {
 	Session, Owner string
-	Lock           string // the one that the owner waits for
-	Stack          string // of its goroutine; "" if that is in another process
+	Lock           string // the lock that the owner waits for
+	Stack          string // of the goroutine that waits; "" if the owner is another session's
 }
 
 // A Detector finds cycles of owners that wait for each other.
@@ -49,10 +49,10 @@ type Link struct {
 // the wait closes a cycle, so the last owner to begin its wait sees all the others.
 //
 // Across sessions it takes a few heartbeats. At every heartbeat a session publishes which of its owners have waited
-// since the last one while holding a lock, and follows each of them: which owner holds the lock that it waits for,
-// which lock that owner waits for, and so on. A recorded wait may be over, so a cycle counts only when it is seen again
-// after every session in it has renewed its record. All its sessions see it; they end the wait of the owner whose
-// "session:owner" sorts last. A session whose owners do not wait while they hold a lock sends nothing.
+// since the last heartbeat while holding a lock, and follows each of these waits: which owner holds the lock, which lock that
+// owner waits for, and so on. A recorded wait may be over, so a cycle counts only when it is seen again after every session in
+// it has renewed its record. All sessions of a cycle see it. The wait that ends is that of the owner whose "session:owner"
+// sorts last. A session whose owners do not wait while they hold a lock sends nothing.
 type Detector[O Owner] struct {
 	s         Session[O]
 	heartbeat time.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// CheckIDs compares the fast goroutine id, which is read out of the runtime's own structures, with the
-// one that the runtime prints, in two goroutines. A wrong id could make every goroutine the owner of every lock.
+// CheckIDs returns an error if, in one of two goroutines, the id that package goid reads out of the runtime's own structures is
+// not the one that the runtime prints. A wrong id could make every goroutine the owner of every lock.
 func CheckIDs() error {
 	if err := checkID(goid.Get()); err != nil {
 		return err

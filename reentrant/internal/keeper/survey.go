@@ -9,8 +9,8 @@ import (
 
 // A Room has names with leases: the locks of a session, or its shared names.
 type Room interface {
-	// Survey looks at each lease: it takes one that can no longer be trusted from its users, and adds one that is due to
-	// the batch.
+	// Survey looks at each lease. It takes each lease that can no longer be trusted from its users, and adds each lease that is
+	// due to the batch.
 	Survey(s *Survey)
 }
 
@@ -25,7 +25,7 @@ type Holder interface {
 type Survey struct {
 	Now       time.Time
 	Ahead     time.Duration // how far the wall clock is ahead of the monotonic one
-	Renewing  bool          // a batch is under way: another one begins only after its replies, which are followed by a survey
+	Renewing  bool          // a batch is under way; the survey after its replies can begin another one
 	Refreshed time.Time     // leases that began before this moment are renewed immediately: there may be another server since
 
 	wake     time.Time         // when the next survey begins

@@ -14,7 +14,7 @@ type Outages struct {
 	Log   func(level slog.Level, text string, attrs ...slog.Attr)
 	Quiet time.Duration // an outage also ends when no command has failed for this long: no caller waits then
 
-	Open  atomic.Int32 // how many outages there are. Written under mu
+	Open  atomic.Int32 // how many outages there are; written with mu held
 	mu    sync.Mutex   // a leaf
 	locks map[string]*outage
 }
@@ -72,8 +72,8 @@ func (o *Outages) addLocked(one *outage, newWaiter bool) {
 	one.timer.Reset(o.Quiet)
 }
 
-// Answered ends the outage of a lock, if there is one: the server has replied to a command. It need not be called while Open
-// is 0.
+// Answered ends the outage of a lock, if there is one, because the server has replied to a command. It need not be called while
+// Open is 0.
 func (o *Outages) Answered(name string) {
 	o.mu.Lock()
 	one := o.locks[name]
