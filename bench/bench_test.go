@@ -42,8 +42,7 @@ func needRedis(t *testing.T) {
 	}
 }
 
-// newLog makes a file for the output of a program and its processes, since several processes can write to a file at
-// once.
+// newLog makes a file for the output of a program and its processes: several processes can write to a file at once.
 func newLog(t *testing.T) *os.File {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -71,7 +70,7 @@ func TestARunFromEndToEnd(t *testing.T) {
 		out = t.TempDir()
 		var stdout bytes.Buffer
 		stderr := newLog(t)
-		status := parentMain([]string{ // three rounds, because a machine that stands still during one leaves it without numbers
+		status := parentMain([]string{ // three rounds, because a machine that stands still spoils a round
 			"-rounds", "3", "-duration", duration.String(), "-only", contenders, "-workloads", workloads, "-out", out,
 		}, &stdout, stderr)
 		require.Equal(t, exitClean, status, text(t, stderr))
@@ -101,8 +100,8 @@ func TestARunFromEndToEnd(t *testing.T) {
 	assert.FileExists(t, filepath.Join(out, report.Page))
 }
 
-// slow reports whether this machine was too slow for measurements of the given duration. Commands that are counted once for each
-// round, such as those with which a client begins, count for little only beside many sections.
+// slow reports whether this machine was too slow for measurements of the given duration. Some commands are counted once for
+// each round, such as those with which a client begins. They matter little only if there are many sections.
 func slow(r *result.Result, duration time.Duration) bool {
 	return slices.ContainsFunc(r.Cells, func(c result.Cell) bool {
 		counted := c.Contender == "relock" && (c.Workload == "uncontended" || c.Workload == "fresh-2x20")
@@ -110,7 +109,7 @@ func slow(r *result.Result, duration time.Duration) bool {
 	})
 }
 
-// An interrupt ends the measurements, and the report has those that were done.
+// If an interrupt ends the measurements, the report has those that were done before.
 func TestAnInterruptedRunWritesItsReport(t *testing.T) {
 	needRedis(t)
 	out, stderr := t.TempDir(), newLog(t)
@@ -135,7 +134,7 @@ func TestAnInterruptedRunWritesItsReport(t *testing.T) {
 	assert.Contains(t, stdout.String(), report.Page)
 }
 
-// The overlaps column works: without a lock there are overlaps, and the exit status shows them.
+// The column overlaps shows faults: without a lock there are overlaps, and the exit status shows them, too.
 func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	needRedis(t)
 	for _, workload := range []string{"5x20-100us", "rw-50-1ms"} {
@@ -143,8 +142,7 @@ func TestWithoutALockThereAreOverlaps(t *testing.T) {
 	}
 }
 
-// overlaps reports whether goroutines without a lock overlap. Nothing forces them to, but so far they have never failed
-// to.
+// overlaps reports whether goroutines without a lock overlap. Nothing forces them to overlap, but so far they always have.
 func overlaps(t *testing.T, workload string) bool {
 	for range 10 {
 		stderr := newLog(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A crew is the processes of one cell.
+// A crew has the processes of one cell.
 type crew struct {
 	children []*worker.Child
 	site     *worker.Site
@@ -24,19 +24,19 @@ type crew struct {
 type failure struct{ error }
 
 const (
-	// openWithin is how long processes may take to start and connect, also a thousand sessions and five JVMs.
+	// openWithin is how long processes may take to start and connect, even a thousand sessions or five JVMs.
 	openWithin = 45 * time.Second
 	// beginIn is long enough for every process to receive its order and start its goroutines.
 	beginIn = 50 * time.Millisecond
-	// cutAfter is how much longer than a run a goroutine may wait for the lock: more than a queue of a thousand takes,
-	// and many times the pause of polling clients. A goroutine that has not got the lock by then is cut off, and
+	// cutAfter is for how much longer than a run a goroutine may wait for the lock. It is more than a queue of a thousand
+	// takes, and many times the pause of polling clients. A goroutine that has not got the lock by then is cut off, and
 	// counted.
 	cutAfter = 2 * time.Second
 	// killAfter is how long processes may take to reply after cutAfter.
 	killAfter = 3 * time.Second
 )
 
-// startCrew starts the processes. When ctx ends they are stopped, and waits for them return an error.
+// startCrew starts the processes. When ctx ends, they are stopped, and calls that wait for them return an error.
 func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, url, site string, stderr io.Writer) (*crew, error) {
 	var err error
 	all := &crew{release: func() bool { return true }}
@@ -60,7 +60,7 @@ func startCrew(ctx context.Context, c contender.Contender, w workload.Workload, 
 	return all, nil
 }
 
-// stop ends the processes; the site can still be read.
+// stop ends the processes. The site can still be read.
 func (c *crew) stop() {
 	c.release()
 	stopAll(c.children)

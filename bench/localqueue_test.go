@@ -12,9 +12,10 @@ import (
 	"github.com/relock-go/relock/localqueue"
 )
 
-// BenchmarkLocalQueue compares a fair lock among goroutines, the local queue, with a weighted semaphore of size one,
-// the nearest thing in golang.org/x/sync. Both are FIFO and can be cancelled; the semaphore has no owners. At any time
-// one goroutine is inside and the given number wait. The time is that of one empty section, which is one hand-over.
+// BenchmarkLocalQueue compares the local queue, a fair lock among goroutines, with a weighted semaphore of size one, which is
+// the nearest thing in golang.org/x/sync. Both are FIFO, and a wait for either can be cancelled; the semaphore has no owners.
+// At any time one goroutine is inside and the given number wait. The measured time is that of one empty section, which is one
+// hand-over.
 //
 // go test -run '^$' -bench LocalQueue -count 5 .
 func BenchmarkLocalQueue(b *testing.B) {
@@ -42,7 +43,7 @@ func BenchmarkLocalQueue(b *testing.B) {
 	}
 }
 
-// takeTurns runs b.N empty sections in waiters+1 goroutines, which queue before the clock starts.
+// takeTurns runs b.N empty sections in waiters+1 goroutines. The goroutines queue before the clock starts.
 func takeTurns(b *testing.B, waiters int, acquire, release func(owner int64)) {
 	var started, ended sync.WaitGroup
 	goroutines := waiters + 1
@@ -62,7 +63,7 @@ func takeTurns(b *testing.B, waiters int, acquire, release func(owner int64)) {
 		})
 	}
 	started.Wait()
-	runtime.Gosched() // nearly all of them wait by now; the last one may not
+	runtime.Gosched() // nearly all goroutines wait by now; the last one may not
 	b.ReportAllocs()
 	b.ResetTimer()
 	release(0)

@@ -1,4 +1,4 @@
-// Bench compares Relock with other locks on Redis, and with itself where parts of it are left out.
+// Bench compares Relock with other locks on Redis, and with Relock itself without some of its parts.
 //
 //	go run ./bench                       # all of it, a quarter of an hour; the report is in bench/report
 //	go run ./bench -quick                # a first look, two minutes
@@ -6,16 +6,16 @@
 //	go run ./bench -only rwlock -workloads rw-99 # with the commands that 5 x 20 goroutines sent, at 99 % reads
 //	go run ./bench -readme               # write README.md's part and docs/bench from the report
 //
-// The processes of a workload are processes: bench starts itself again. They share a Redis, which is the one of -redis
-// or a redis-server that is started for the purpose, and a memory-mapped file by which they notice two holders that
-// exclude each other ([worker.Site]). What the lock costs Redis is read from the server's own counters
+// Each process of a workload is an operating system's process: bench starts itself again. The processes share a Redis, which is
+// the one of -redis or a redis-server that bench starts. They also share a memory-mapped file by which they notice two holders
+// that exclude each other ([worker.Site]). What the lock costs Redis is read from the server's own counters
 // ([redisload.Counters]).
 //
 //	for each round, for each workload, for each contender:
 //	    start the processes ── run for a moment ── read the counters ── run ── read the counters ── stop
 //
-// So the contenders take turns all the time, and a machine that is slow for a while is slow for all of them. Do not
-// compare numbers of different machines or runs.
+// So the contenders take turns all the time, and a machine that is slow for a while is slow for all contenders. Do not compare
+// numbers of different machines or runs.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/relock-go/relock/bench/internal/worker"
 )
 
-// Exit statuses. A finding is two holders at once.
+// Exit statuses. A finding is that two holders were inside at once.
 const (
 	exitClean   = 0
 	exitFinding = 1
@@ -48,7 +48,7 @@ func main() {
 	os.Exit(parentMain(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// The processes write to parentMain's stderr at the same time, so it must allow that, as a file does.
+// The processes write to parentMain's stderr at the same time. So it must allow concurrent writes, as a file does.
 func parentMain(args []string, stdout, stderr io.Writer) int {
 	opts, err := parseOptions(args, stderr)
 	switch {
@@ -79,7 +79,7 @@ const (
 	readme    = "README.md"
 )
 
-// errOverlaps reports that two holders overlapped.
+// errOverlaps says that two holders overlapped.
 var errOverlaps = errors.New("FAILED: some lock had two holders at once, or a semaphore too many (column overlaps)")
 
 func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) error {
@@ -108,7 +108,7 @@ func benchmark(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	return verdict(r)
 }
 
-// errInterrupted reports that the report has only some of the measurements.
+// errInterrupted says that the report has only some of the measurements.
 var errInterrupted = errors.New("interrupted: the report has what was measured until then")
 
 func verdict(r *result.Result) error {

@@ -21,7 +21,7 @@ import (
 // A many takes several locks for the owner of ctx, and returns a function that releases them.
 type many func(ctx context.Context, names []string) (giveBack func() error, err error)
 
-// contenders are the ways to take several locks: each opens one process on the Redis at addr.
+// contenders are the ways to take several locks. Each function opens one process on the Redis at addr.
 var contenders = map[string]func(b *testing.B, addr string) many{
 	"relock-multilock": func(b *testing.B, addr string) many {
 		s := openSession(b, addr)
@@ -100,7 +100,7 @@ func BenchmarkAThousandFreeLocks(b *testing.B) {
 	}
 }
 
-// Five processes of 20 owners each take sets of ten out of 200 locks, at random, for a millisecond. The benchmark
+// Five processes of 20 owners each take random sets of ten out of 200 locks, and hold each set for a millisecond. The benchmark
 // reports the wait for a set.
 func BenchmarkRandomSetsOfTen(b *testing.B) {
 	for name, open := range contenders {

@@ -28,7 +28,7 @@ type bench struct {
 	own    bool // the server was started for this run
 }
 
-// measure measures all rounds.
+// measure carries out all rounds.
 func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Result, error) {
 	url := opts.redis
 	if url == "" {
@@ -52,13 +52,13 @@ func measure(ctx context.Context, opts options, stderr io.Writer) (*result.Resul
 	if err != nil {
 		return nil, fmt.Errorf("folder for the sites: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files: what is left there does no harm
+	defer func() { _ = os.RemoveAll(folder) }() // it has only temporary files: what is left there does no harm
 	b := &bench{opts: opts, url: url, client: client, folder: folder, stderr: stderr, own: opts.redis == "",
 		result: describe(opts, counters.Version)}
 	return b.result, b.rounds(ctx)
 }
 
-// rounds measures every contender under each workload, again and again. Each round begins with another contender.
+// rounds measures every contender under each workload once in each round. Each round begins with another contender.
 func (b *bench) rounds(ctx context.Context) error {
 	progress := newProgress(b.stderr, b.count())
 	for round := range b.opts.rounds {
@@ -91,8 +91,8 @@ func (b *bench) count() (n int) {
 	return n
 }
 
-// cell measures one contender under one workload. A contender that fails gives a sample without numbers; the returned
-// error is that of the run as a whole.
+// cell measures one contender under one workload. A contender that fails gives a sample without numbers. The returned error is
+// an error of the run as a whole.
 func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Workload) (result.Sample, error) {
 	if err := b.clear(ctx); err != nil {
 		return result.Sample{}, err
@@ -111,8 +111,8 @@ func (b *bench) cell(ctx context.Context, c contender.Contender, w workload.Work
 	return sample, errors.Join(err, ctx.Err())
 }
 
-// clear removes what earlier cells have left, or its expiry would be counted for this one. A server that belongs to
-// the user is left alone.
+// clear removes what earlier cells have left: otherwise its expiry would be counted for this cell. It does not touch a server
+// that belongs to the user.
 func (b *bench) clear(ctx context.Context) error {
 	if !b.own {
 		return nil

@@ -26,8 +26,8 @@ type options struct {
 	workloads  []workload.Workload
 }
 
-// The defaults: with three rounds there is a median, and a second is long compared with one section of any contender. A
-// quick look only shows that everything works.
+// The defaults. Three rounds are enough for a median, and a second is long compared with one section of any contender. A quick
+// look only shows that everything works.
 const (
 	fullRounds, quickRounds     = 3, 1
 	fullDuration, quickDuration = time.Second, 200 * time.Millisecond
@@ -87,7 +87,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// choose returns the named contenders and workloads. Without names it returns all but the seeded fault and contenders
+// choose returns the named contenders and workloads. Without names it returns all except the seeded fault and the contenders
 // that cannot run on this machine. It leaves out workloads that none of the contenders can do.
 func (o *options) choose(only, workloads string) error {
 	var err, err2 error

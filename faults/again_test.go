@@ -17,8 +17,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An older copy of the server takes over, in which the owner of a hold still waits. So the server grants the hold again, under
-// the same epoch and after another owner has had the lock. Whatever reply shows that first, the hold is lost, and the lock is free.
+// An older copy of the server takes over. In this copy the owner of a hold still waits, so the server grants the hold again,
+// under the same epoch, although another owner has had the lock since. Whatever reply first shows the second grant, the hold is
+// lost, and the lock is free.
 func TestAHoldThatIsGrantedAgainIsLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		fixed  time.Duration
@@ -68,8 +69,8 @@ func reconnects(_ *testing.T, _ *reentrant.Lock, _ context.Context, wire *cable)
 	time.Sleep(simHeartbeat * 3 / 2) // until there are new connections
 }
 
-// In cohort mode the owners of a session use one hold, under tokens that rise without a command. Every reply is about that
-// hold all the same.
+// In cohort mode the owners of a session use one hold, under tokens that rise without a command. Every reply is still about the
+// same hold, so the hold is not lost.
 func TestACohortThatUsesTokensKeepsItsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := reentrant.NewSession(redistest.InBubble(t).Backend(), reentrant.WithLease(simLease), reentrant.WithHeartbeat(simHeartbeat),
@@ -87,16 +88,16 @@ func TestACohortThatUsesTokensKeepsItsHold(t *testing.T) {
 				assert.Equal(t, last+1, token, "it is the same hold in Redis")
 			}
 			last = token
-			time.Sleep(simLease) // it is renewed
+			time.Sleep(simLease) // the hold is renewed
 			require.NoError(t, l.Verify(owner))
 			require.NoError(t, l.Unlock(owner))
 		}
 	})
 }
 
-// grantedAgain lets the second owner get the lock. Then an older copy of the server takes over, in which the second owner
-// still waits; the first owner gets the lock and gives it back, and so the second owner's session is granted the lock once
-// more. All connections stay open: nothing shows the session that another copy has taken over.
+// grantedAgain lets the second owner get the lock. Then an older copy of the server takes over, in which the second owner still
+// waits. The first owner gets the lock and gives it back, so the copy grants the second owner's session the lock once more. All
+// connections stay open, so nothing shows the session that another copy has taken over.
 func grantedAgain(t *testing.T, server *redistest.Server, first, second *reentrant.Lock, a, b context.Context) {
 	require.NoError(t, first.Lock(a))
 	got := make(chan error)
@@ -121,7 +122,7 @@ func grantedAgain(t *testing.T, server *redistest.Server, first, second *reentra
 	require.Greater(t, state.Token, other, "it was granted again")
 }
 
-// lockThrough returns a lock of a new session, which is connected by a cable, unless that is nil.
+// lockThrough returns a lock of a new session. If wire is not nil, it connects the session.
 func lockThrough(t *testing.T, wire *cable, server *redistest.Server, opts ...reentrant.LockOption) *reentrant.Lock {
 	through := server.Backend()
 	if wire != nil {
@@ -139,7 +140,7 @@ func lockThrough(t *testing.T, wire *cable, server *redistest.Server, opts ...re
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = s.Close(ctx) // what a test that failed still holds is not released
+		_ = s.Close(ctx) // Close does not release what a failed test still holds
 	})
 	return s.NewLock("x", opts...)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The judges see what hands did. In this file a world looks at all its sessions at one moment: what one session
-// trusts, no other must trust, and the server must have it.
+// The judges see what hands did. In this file a world looks at all its sessions at one moment: what one session trusts, no
+// other session may trust, and the server must have it.
 
 // enter notes that a hand uses a part, and checks that it may.
 func (h *hand) enter(p *part) {
@@ -121,7 +121,7 @@ func (h *hand) backed(p *part) {
 	}
 }
 
-// lasts returns how long the lease of a Lock can last. One that is fixed began before the acquire returned.
+// lasts returns how long the lease of a Lock can last. A fixed lease began before the acquire returned.
 func (h *hand) lasts(p *part) time.Duration {
 	if h.lags() {
 		return broken
@@ -137,8 +137,9 @@ func (h *hand) lasts(p *part) time.Duration {
 	return held.terms.fixed - time.Duration(h.nowLocked()-held.got) + time.Second
 }
 
-// renewed returns how long the lease of a Lock must at least last while nothing goes wrong: a lease is renewed when a third of it
-// is over, the first lease of a lock that was pushed, which is shorter, sooner than that. A lock is not renewed while a session keeps it.
+// renewed returns how long the lease of a Lock must at least last while nothing goes wrong. A lease is renewed when a third of
+// it is over. The first lease of a lock that was pushed is shorter, and is renewed sooner. A session that keeps a Lock does not
+// renew it.
 func (h *hand) renewed(p *part) time.Duration {
 	c := call{Op: p.op(history.Look)}
 	c.Client = p.user(h)
@@ -185,7 +186,7 @@ func (h *hand) backedUnits(p *part) {
 	h.find("%s uses %d units of %s and trusts them for %v, and the server shows %v", p.user(h), units, p.name, time.Until(until), state)
 }
 
-// units returns how many units a hand and the other hands of its process use, without hands that have lost theirs.
+// units returns how many units a hand and the other hands of its process use. Hands that have lost their units do not count.
 func (h *hand) units(p *part) (n int) {
 	switch p.side {
 	case writeSide:
@@ -216,7 +217,7 @@ func (w *world) inspect(name string) (reentrant.SharedState, error) {
 	return w.asker.NewSemaphore(name, simSeatsFree).Inspect(w.t.Context())
 }
 
-// blind reports whether the server has forgotten something, of which the sessions may not know yet.
+// blind reports whether the server has forgotten something while the sessions may not know that yet.
 func (w *world) blind() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

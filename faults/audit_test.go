@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process must not have anything at the server for long that none of its workers uses or asks for.
+// A process must not have anything at the server for long that none of its workers uses or asks for. Audits check that, so far
+// apart.
 
 const auditEvery = 7 * time.Second
 
-// A stake is what a process may have of a name.
+// A stake is what a process may have at the server under a name.
 type stake struct{ process, name string }
 
-// stakeOf returns the stake of a process in a lock. Locks that are taken together are one stake, and so are all slots.
+// stakeOf returns the stake of a process in a lock. Locks that are taken together count as one stake, and so do all slots.
 func stakeOf(process, lock string) stake {
 	if strings.HasPrefix(lock, simDesks) {
 		lock = simDesks
@@ -22,14 +23,14 @@ func stakeOf(process, lock string) stake {
 	return stake{process, queueOf(lock)}
 }
 
-// audit checks that the server has nothing for a session that has not used or asked for it lately.
+// audit checks that the server has nothing for a session whose workers have not used it or asked for it lately.
 func (w *world) audit() {
 	if w.blind() {
 		return
 	}
 	kept := simLinger
 	if w.storm > 0 {
-		kept += simLease // a late copy of an attempt takes the lock for a lease, when another session has had it and released it
+		kept += simLease // a late copy of an attempt takes the lock for a lease, after another session has released the lock
 	}
 	for _, lock := range simLocks {
 		if lock == simFerry || strings.HasPrefix(lock, simDesks) { // the holder may have changed; slots are audited as permits
@@ -49,7 +50,7 @@ func (w *world) audit() {
 		require.NoError(w.t, err)
 		rest := time.Duration(0)
 		if name == simBook {
-			rest = 2 * simHeartbeat // in which readers may come again
+			rest = 2 * simHeartbeat // readers may come again within this time
 		}
 		for _, holder := range state.Holders {
 			w.audits(name, "units", holder.Session, rest)
@@ -60,7 +61,7 @@ func (w *world) audit() {
 	}
 }
 
-// audits checks that a session which has something of a name has had a reason for it lately.
+// audits checks that a session to which the server gives something under a name has had a reason for it lately.
 func (w *world) audits(name, what, session string, rest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,18 +78,18 @@ func (w *world) audits(name, what, session string, rest time.Duration) {
 	}
 }
 
-// excused reports whether a process cannot give back what it has, or could not lately. w.mu is held.
+// excused reports whether a process cannot give back what the server has for it, or lately could not. w.mu is held.
 func (w *world) excused(process string) bool {
 	return w.deaths[process] != 0 || w.repaired[process] > 0 && w.nowLocked() < w.repaired[process]+simLease.Nanoseconds()
 }
 
-// broughtBack reports whether a failover may have brought back what a process gave back before: it ends with its lease, which
-// the second copy of a renewal may prolong once. w.mu is held.
+// broughtBack reports whether a failover may have brought back what a process had already given back. That ends with its lease,
+// which the second copy of a renewal may prolong once. w.mu is held.
 func (w *world) broughtBack(mine stake) bool {
 	return w.restored > 0 && w.used[mine] <= w.restored && w.nowLocked() < w.restored+2*simLease.Nanoseconds()
 }
 
-// busy reports whether workers use something, or ask for it. w.mu is held.
+// busy reports whether workers use a stake, or ask for it. w.mu is held.
 func (w *world) busy(mine stake) bool {
 	for _, c := range w.open {
 		if stakeOf(c.Process, c.Lock) == mine {

@@ -31,21 +31,21 @@ type cable struct {
 	mu       sync.Mutex
 	random   *rand.Rand
 	calm     bool // nothing is slow, and nothing arrives twice
-	dead     bool // its process has died: no copy of what the process still sends may arrive, either
+	dead     bool // the process has died: copies of what it sent must not arrive any more, either
 	brittle  bool // data take no time to pass, and every fault cuts the cable; set before anything goes through
-	deaf     bool // published messages are lost while it is calm
+	deaf     bool // published messages are lost while the cable is calm
 	up, down fault
 	turned   chan struct{} // closed when the faults change
 	strands  map[*strand]struct{}
 	scripts  int // sent so far
 }
 
-// carriers are goroutines that can be waited for. A WaitGroup cannot count them: a client may still connect, and so start more of
-// them, while its process waits for those that it has started.
+// carriers are goroutines that can be waited for. A WaitGroup cannot count them: while a process waits for the goroutines that
+// its client has started, the client may still connect, and so start more.
 type carriers struct {
 	mu   sync.Mutex
 	many int
-	none chan struct{} // closed when there are none; nil if none is waited for
+	none chan struct{} // closed when there are no carriers; nil if no goroutine waits for that
 }
 
 // Go runs f in a goroutine.
@@ -91,13 +91,13 @@ type strand struct {
 type parcel struct {
 	data  []byte
 	due   time.Time
-	twice bool // a copy arrives, too, so much later
+	twice bool // a copy of the parcel arrives, too, later by this time
 	late  time.Duration
 }
 
 const (
 	usual    = 20 * time.Millisecond
-	slowest  = 3 * time.Second // more than a session gives a command
+	slowest  = 3 * time.Second // longer than a session waits for a command
 	slowOne  = 100             // one in so many parcels is slow, also without a fault
 	lastCopy = simLease
 	copyOne  = 20 // one in so many requests arrives a second time
@@ -138,7 +138,7 @@ func (c *cable) dial(context.Context, string, *net.Dialer, *tls.Config) (net.Con
 	return near, nil
 }
 
-// turn changes the faults. Connections that have lost something, and all if the cable is cut, are closed.
+// turn changes the faults. It closes the connections that have lost something, and all of them if the fault cuts the cable.
 func (c *cable) turn(up, down fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func (c *cable) turn(up, down fault) {
 	}
 }
 
-// reconnect closes the connections that there are.
+// reconnect closes all present connections.
 func (c *cable) reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,9 +207,9 @@ func (c *cable) carry(conn *strand, from, to net.Conn, f *fault) {
 	for p := range parcels {
 		time.Sleep(time.Until(p.due))
 		if c.passes(conn, f) {
-			_, _ = to.Write(p.data) // an end that is closed ends both directions
+			_, _ = to.Write(p.data) // if an end is closed, both directions end
 		}
-		if p.twice { // never before the first copy: the client knows of everything that it sends again itself
+		if p.twice { // never before the first copy: the client knows about everything that it sends again itself
 			c.busy.Go(func() { c.copy(p.data, p.late) })
 		}
 	}
@@ -233,7 +233,7 @@ func (c *cable) collect(from net.Conn, parcels chan<- parcel, f *fault) {
 	}
 }
 
-// hears reports whether data may pass: everything but published messages passes, and those pass unless they are to be lost. A
+// hears reports whether data may pass. Only published messages may be stopped: if the cable loses them, they do not pass. A
 // published message always comes alone.
 func (c *cable) hears(data []byte) bool {
 	c.mu.Lock()
@@ -273,11 +273,11 @@ func (c *cable) copy(data []byte, late time.Duration) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	_, _ = conn.Write(data)
-	time.Sleep(time.Second) // until it has been executed
+	time.Sleep(time.Second) // until the copy has been executed
 	_ = conn.Close()
 }
 
-// passes reports whether the next parcel arrives. While the cable holds everything back it waits.
+// passes reports whether the next parcel arrives. While the cable holds everything back, passes waits.
 func (c *cable) passes(conn *strand, f *fault) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,7 +291,7 @@ func (c *cable) passes(conn *strand, f *fault) bool {
 	return !conn.lost
 }
 
-// Without its faults a cable would make every simulation succeed.
+// A cable without its faults would make every simulation succeed, so this test checks the faults.
 func TestACableBreaks(t *testing.T) {
 	for name, test := range map[string]struct {
 		up, down         fault

@@ -24,11 +24,11 @@ type call struct {
 	limit time.Duration // how long it may wait
 	woken bool          // an Await that was signalled
 	all   bool          // a SignalAll
-	again bool          // an acquire of what the client has
+	again bool          // an acquire by a client that already has the part
 	known bool          // the client knows that it has lost its hold
-	terms terms         // of the hold that an acquire asks for
+	terms terms         // of an acquire: what the hold is asked to be like
 	extra bool          // an Unlock of what the client does not have
-	held  held          // what the client had when the call returned, or gave up by it
+	held  held          // what the client had when the call returned, or what the call gave up
 }
 
 // Terms are what a Lock's options ask for.
@@ -56,7 +56,7 @@ const (
 	atOnce
 )
 
-// lockPart is a lock as the owner of ctx uses it. Calls that wait have contexts of their own, with that owner.
+// lockPart returns the part that a lock is for the owner of ctx. Calls that wait have contexts of their own, with that owner.
 func lockPart(ctx context.Context, l *reentrant.Lock) *part {
 	return &part{
 		name: l.Name(), exclusive: true,
@@ -90,12 +90,12 @@ func (h *hand) acquire(ctx context.Context, p *part) bool {
 	}
 	h.enter(p)
 	if p.exclusive && c.Token == 0 {
-		h.look(p) // the worker knows of the loss, and its next acquire is no re-entry
+		h.look(p) // the worker learns of the loss, so its next acquire is not a re-entry
 	}
 	return true
 }
 
-// asks returns a call that asks for a part, in one of the ways.
+// asks returns a call that acquires a part, in one of the ways.
 func (h *hand) asks(p *part) call {
 	c := call{Op: p.op(history.Acquire), terms: p.terms, way: way(h.random.IntN(4)), limit: between(h.random, 0, 8*h.pace())}
 	if p.timed && c.way != atOnce {
@@ -142,7 +142,7 @@ func (h *hand) look(p *part) bool {
 
 // counts checks how many holds of a Lock there are.
 func (h *hand) counts(p *part, holds int) {
-	if p.count == nil || holds == 0 { // what a dead process does is not known
+	if p.count == nil || holds == 0 { // what a dead process holds is not known
 		return
 	}
 	if n := p.count(); n != holds && p.inUse() && p.count() == n {
@@ -150,12 +150,12 @@ func (h *hand) counts(p *part, holds int) {
 	}
 }
 
-// lookAt asks whether a part is still in use, which sends no command.
+// lookAt asks whether a part is still in use. That sends no command.
 func (h *hand) lookAt(p *part) call {
 	return h.record(call{Op: p.op(history.Look)}, func(c *call) error {
 		token, held := p.held()
 		if !held {
-			time.Sleep(time.Nanosecond) // until all has happened that happens at this moment
+			time.Sleep(time.Nanosecond) // until everything has happened that happens at this moment
 		}
 		select {
 		case <-p.lost:
@@ -258,7 +258,7 @@ func (w *world) learn(c *call) {
 	switch {
 	case c.Outcome == history.Lost:
 		tooLate := c.Kind == history.Await && c.Return-c.Call > (c.limit+simLease-time.Second).Nanoseconds() // others had the lock
-		if !h.gone && !tooLate && !h.over(c.Return) && c.Lock != simFerry {                                  // which the process may have had for less than the hold has lasted
+		if !h.gone && !tooLate && !h.over(c.Return) && c.Lock != simFerry {                                  // the ferry moves
 			w.lost(*c)
 		}
 		h.gone = true
@@ -280,13 +280,14 @@ func (w *world) learn(c *call) {
 	w.holds[c.key()], c.held = h, h
 }
 
-// over reports whether the fixed lease of a hold may be over. The lease begins when its request is sent, and a margin is taken off.
+// over reports whether the fixed lease of a hold may be over. The lease begins when its request is sent, and a margin is
+// subtracted.
 func (h held) over(at int64) bool {
 	const longest = 3 * time.Second // of a command
 	return h.terms.fixed > 0 && at > h.got+(h.terms.fixed*98/100-longest).Nanoseconds()
 }
 
-// ends returns when the terms of a hold end, 0 if they do not.
+// ends returns when the terms of a hold end. It returns 0 if they do not end.
 func (h held) ends() int64 {
 	if h.terms.fixed == 0 && h.terms.atLeast == 0 {
 		return 0

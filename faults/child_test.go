@@ -18,8 +18,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A child is this test binary, run with its role in the environment variable childEnv. It works until its input ends,
-// so it also ends when its parent has died.
+// A child is this test binary, run with its role in the environment variable childEnv. The child works until its input ends, so
+// it also ends when its parent has died.
 const childEnv = "RELOCK_FAULTS_CHILD"
 
 // A role is the work that the parent gives to a child.
@@ -146,7 +146,7 @@ const (
 	mostHolds  = 3
 	lockFor    = 3 * time.Second
 	tryFor     = 300 * time.Millisecond
-	callWithin = 5 * time.Second // for calls that must not be cut short when the child is stopped
+	callWithin = 5 * time.Second // for calls that must be completed even when the child is stopped
 )
 
 func (w *worker) work(ctx context.Context) {
@@ -159,8 +159,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// section is what a worker does with a lock: it re-enters it some times, updates the register, checks the lock, and
-// releases it as often as it acquired it.
+// section is what a worker does with a lock: the worker re-enters the lock some times, updates the register, checks the lock,
+// and releases it as often as it was acquired.
 func (w *worker) section(ctx context.Context, l *reentrant.Lock) {
 	holds := 1
 	for range w.random.IntN(mostHolds) {
@@ -195,7 +195,7 @@ func (w *worker) update(l *reentrant.Lock) {
 	}
 	w.sleep(pace)
 	claim.Version = value.Version
-	_ = w.register.Call("Register.Write", claim, &value) // the register knows whether the write was accepted
+	_ = w.register.Call("Register.Write", claim, &value) // the register knows whether it accepted the write
 }
 
 // sleep is the pause between two sections.
@@ -268,7 +268,7 @@ func (w *worker) acquire(ctx context.Context, l *reentrant.Lock) bool {
 	}
 	w.write(op)
 	if op.Outcome == history.OK && op.Token == 0 {
-		w.look(l) // the worker knows of the loss, and its next acquire is no re-entry
+		w.look(l) // the worker learns of the loss, so its next acquire is not a re-entry
 	}
 	return op.Outcome == history.OK
 }
@@ -290,8 +290,8 @@ func (w *worker) verify(l *reentrant.Lock) {
 	w.write(w.do(l, history.Verify, func() error { return l.Verify(ctx) }))
 }
 
-// look asks whether the lock is held, which sends no command. It is recorded only when it has returned: a call that
-// does not return shows nothing.
+// look asks whether the lock is held. That sends no command. The call is recorded only when it has returned: a call that does
+// not return shows nothing.
 func (w *worker) look(l *reentrant.Lock) bool {
 	op := history.Op{Process: w.Name, Client: w.name, Lock: l.Name(), Kind: history.Look, Call: history.Now()}
 	held := l.IsHeldByCurrentOwner(context.Background())

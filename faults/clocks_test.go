@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The replica that takes over has a clock that is ahead, so a fixed lease ends earlier by the difference. The holder
-// asks when it is connected again, and stops before the next owner gets the lock.
+// The replica that takes over has a clock that is ahead, so a fixed lease ends earlier by the difference. The holder asks the
+// server once it is connected again, and stops before the next owner gets the lock.
 func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	const lease, ahead = 10 * time.Minute, 10*time.Minute - 4*time.Second
@@ -46,8 +46,8 @@ func TestAFailoverToAClockThatIsAhead(t *testing.T) {
 	require.NoError(t, orLater(other.Unlock)(ctx))
 }
 
-// A clock is stepped while all connections stay open. The first reply to the session, to whatever command, shows the
-// step: holds with fixed leases are verified, and others renewed.
+// A server's clock is stepped while all connections stay open. The first reply to any command shows the session the step. Then
+// the session verifies holds with fixed leases, and renews all other holds.
 func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
 	t.Parallel()
 	const lease, step = time.Hour, 50 * time.Minute
@@ -77,8 +77,8 @@ func TestAStepOfTheClockEndsNoTrustTooLate(t *testing.T) {
 	require.NoError(t, orLater(renewed.Unlock)(holder))
 }
 
-// A server's clock runs 8 % fast, which is more than the margin. A holder that cannot ask the server then trusts its lock for
-// too long, but by no more than the time that the clock gains during a lease; and tokens rise.
+// A server's clock runs 8 % fast, which is more than the margin. So a holder that cannot ask the server trusts its lock for too
+// long, but by no more than the time that the clock gains during a lease. Tokens still rise.
 func TestAClockThatRunsFasterThanTheMargin(t *testing.T) {
 	t.Parallel()
 	const lease, ppm = 4 * time.Second, 80_000

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A bounded buffer over three sessions, with two conditions, while connections are killed and scripts flushed: every
-// item comes out once, in the order in which it went in.
+// Three sessions share a bounded buffer with two conditions, while connections are killed and scripts flushed. Every item comes
+// out once, in the order in which it went in.
 func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -67,8 +67,8 @@ func TestABoundedBufferOverThreeSessionsWhileConnectionsAreKilled(t *testing.T) 
 	eventually(t, func() bool { return len(keys(t, c, "buffer")) == 0 }, "no ticket or place is left")
 }
 
-// turn waits under the lock until ready, does its work, and signals the other side. It returns false when all the work
-// is done, and then signals all waiters of both sides.
+// turn waits under the lock until ready returns true, calls work, and signals the other side. When all the work is done, turn
+// signals all waiters of both sides, and returns false.
 func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Condition, ready, work func() bool) bool {
 	ctx := t.Context()
 	if !assert.NoError(t, l.Lock(ctx)) {
@@ -84,7 +84,7 @@ func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Con
 	if s.inside.Add(1) != 1 {
 		s.overlaps.Add(1)
 	}
-	if token < s.token { // a turn that waited has a token of its own; one that did not may be the second within one hold
+	if token < s.token { // a turn that waited has a new token; a turn that did not wait may be the second within one hold
 		s.fallen.Add(1)
 	}
 	s.token = token
@@ -103,7 +103,8 @@ func turn(t *testing.T, s *section, l *reentrant.Lock, wait, tell *reentrant.Con
 	return more
 }
 
-// Two processes signal each other: a round trip is two signals and two awaits, and the lock is pushed.
+// Two processes signal each other. A round trip is two signals and two awaits, for which the sessions send four commands: the
+// lock is pushed.
 func TestARoundTripOfSignalsIsFourCommands(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())

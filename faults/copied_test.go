@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// A dataset is what a server had at some time, as its replica has it.
+// A dataset is what a server had at some time, as a replica has it.
 type dataset struct {
 	at   time.Time
 	keys []copiedKey
@@ -21,7 +21,7 @@ type dataset struct {
 
 type copiedKey struct {
 	name, kind string
-	left       time.Duration // until it expires; negative if it does not
+	left       time.Duration // until the key expires; negative if it does not expire
 	values     []string
 }
 
@@ -78,7 +78,7 @@ func copied(t *testing.T, server *redistest.Server) dataset {
 	return d
 }
 
-// restore makes a server have the data of d again, without keys that have expired by now.
+// restore makes a server have the data of d again, except keys that have expired by now.
 func (d dataset) restore(t *testing.T, server *redistest.Server) {
 	var words []string
 	for _, key := range d.keys {
@@ -95,7 +95,7 @@ func (d dataset) restore(t *testing.T, server *redistest.Server) {
 	require.NoError(t, restoreAll.Exec(t.Context(), server.Client(), nil, words).Error())
 }
 
-// A copy that lacks something would make failovers harmless.
+// If a copy lacked something, failovers to it would be harmless.
 func TestACopyOfAServerIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redistest.InBubble(t)

@@ -12,7 +12,7 @@ import (
 // drop messages.
 type courier struct {
 	backend.Backend
-	deaf bool // no message arrives
+	deaf bool // if true, no message arrives
 
 	mu       sync.Mutex
 	acquire  carrier        // nil: attempts pass unchanged
@@ -24,7 +24,7 @@ type courier struct {
 	remote   backend.Remote // the backend's own, of the last lock
 }
 
-// A carrier sends an attempt to the backend by send, and returns its reply.
+// A carrier sends an attempt to the backend by calling send, and returns the reply.
 type carrier func(ctx context.Context, req backend.AcquireRequest, send sender) (backend.AcquireReply, error)
 
 type sender func(context.Context, backend.AcquireRequest) (backend.AcquireReply, error)
@@ -42,7 +42,7 @@ func (c *courier) Connect(ctx context.Context, session string, sink backend.Sink
 	return courierConn{conn, c}, nil
 }
 
-// by makes f carry attempts from now on.
+// by makes the courier send attempts through f from now on.
 func (c *courier) by(f carrier) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *courier) atGrant(f func()) {
 	c.arrived = f
 }
 
-// mute makes the next n replies to a verb get lost.
+// mute makes the courier lose the next n replies to a verb.
 func (c *courier) mute(verb string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *courier) left(verb string) int {
 	return c.muted[verb]
 }
 
-// heard returns the error that the session gets in place of a reply to a verb, nil if the reply passes.
+// heard returns the error that the session gets in place of a reply to a verb. It returns nil if the reply passes.
 func (c *courier) heard(verb string, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *courier) heard(verb string, err error) error {
 	return backend.WithOutcomeUnknown(errors.New("the reply is lost"))
 }
 
-// sent counts the attempts and releases so far.
+// sent returns the attempts and releases that were sent so far.
 func (c *courier) sent() ([]backend.AcquireRequest, []backend.ReleaseRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c courierConn) Bind(name string) (backend.Remote, error) {
 	return courierRemote{remote, c.c}, nil
 }
 
-// Renew passes the backend's own remotes to it.
+// Renew gives the backend its own remotes in place of the courier's.
 func (c courierConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i, r := range renewals {
 		renewals[i].Remote = r.Remote.(courierRemote).Remote

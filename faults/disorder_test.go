@@ -14,10 +14,10 @@ import (
 
 // While nothing goes wrong, a message takes up to twice usual, and a call takes a few messages.
 const (
-	prompt = time.Second // how long each of these takes at most: a call that need not wait, a grant, a report, a signal
+	prompt = time.Second // the longest time that each of these takes: a call that need not wait, a grant, a report, a signal
 )
 
-// disorder finds calls that break the order, or are late. Most checks are made only for the time before the first fault.
+// disorder finds calls that break the order or are late. Most checks are made only for the time before the first fault.
 func (w *world) disorder() (findings []string) {
 	find := func(c call, format string, args ...any) {
 		findings = append(findings, fmt.Sprintf("%s: %s%s, called %v: ", c.Client, c.Kind, c.about(), time.Duration(c.Call))+fmt.Sprintf(format, args...))
@@ -25,7 +25,7 @@ func (w *world) disorder() (findings []string) {
 	byLock := make(map[string][]call)
 	for _, c := range w.calls {
 		c.overstays(find)
-		if c.Outcome == history.Pending { // its process died: for the others it goes on
+		if c.Outcome == history.Pending { // its process died, so for other calls it is still open
 			c.Return = broken
 		}
 		if c.Call < w.storm {
@@ -44,8 +44,8 @@ func (w *world) disorder() (findings []string) {
 	return findings
 }
 
-// waste finds a calm in which sessions sent many more scripts than calls and heartbeats need. In nearly all worlds they send less
-// than a tenth more than one script for each call and heartbeat.
+// waste finds a calm in which sessions sent many more scripts than calls and heartbeats need. In nearly all worlds sessions
+// send less than 1.1 scripts for each call and heartbeat.
 func (w *world) waste() (findings []string) {
 	need := 0
 	for _, c := range w.calls {
@@ -63,7 +63,7 @@ func (w *world) waste() (findings []string) {
 	return findings
 }
 
-// queueOf names what calls about a name may wait for: two locks that are taken together are one thing.
+// queueOf returns a name for what calls about a lock may wait for. Two locks that are taken together have the same one.
 func queueOf(lock string) string {
 	if lock == simNorth || lock == simSouth {
 		return simEither
@@ -73,7 +73,7 @@ func queueOf(lock string) string {
 
 // overstays finds waits that go on after their time limit.
 func (c call) overstays(find func(call, string, ...any)) {
-	limit := c.limit + simLease/2 // in which a command ends, and perhaps another that makes the connection
+	limit := c.limit + simLease/2 // in this time a command ends, and perhaps another one that opens the connection
 	if c.Kind == history.Await {
 		limit += simLease
 	}
@@ -89,7 +89,7 @@ func (c call) waits() bool {
 	return c.Kind == history.Await || c.Kind == history.Acquire && c.way != atOnce
 }
 
-// refusal reports whether a call failed with the error that it has when others have the lock.
+// refusal reports whether a call failed with the error that it returns when others have the lock.
 func (c call) refusal() bool {
 	return c.Note == errNot.Error() || strings.Contains(c.Note, context.DeadlineExceeded.Error())
 }
@@ -123,7 +123,7 @@ func (m calmCalls) judge() {
 			m.wakes(c)
 		case c.Kind == history.Acquire && c.Outcome == history.OK || c.Kind == history.Await && c.Outcome == history.OK:
 			m.isPrompt(i, c)
-		case c.way == atOnce && c.Note == errNot.Error(): // not when another call's time to connect was over
+		case c.way == atOnce && c.Note == errNot.Error(): // not if the time to connect of another call was over
 			m.hasReason(c)
 		}
 	}
@@ -151,7 +151,7 @@ func (m calmCalls) succeeds(c call) {
 	}
 }
 
-// isPrompt finds a grant that comes too long after the event that allowed it, such as the end of a hold.
+// isPrompt finds a grant that comes too long after the event that allowed it. An example of such an event is the end of a hold.
 func (m calmCalls) isPrompt(i int, c call) {
 	since := c.Call
 	overtaken := 0
@@ -167,7 +167,7 @@ func (m calmCalls) isPrompt(i int, c call) {
 			other.Kind == history.Acquire && other.Client != c.Client:
 			since = max(since, min(other.Return, c.Return)) // a grant may overtake the reply
 		}
-		if ends := other.held.ends(); ends <= c.Return+prompt.Nanoseconds() { // a lease begins before the reply
+		if ends := other.held.ends(); ends <= c.Return+prompt.Nanoseconds() { // a lease begins before the reply arrives
 			since = max(since, min(ends, c.Return))
 		}
 		if j > i && other.Return < c.Return && c.Kind == history.Acquire && other.Kind == history.Acquire && other.Outcome == history.OK && !other.again &&
@@ -177,12 +177,13 @@ func (m calmCalls) isPrompt(i int, c call) {
 	}
 	patience := prompt + m.late
 	if c.held.ends() > 0 {
-		patience += simHeartbeat // a waiter looks for itself
+		patience += simHeartbeat // a waiter asks again by itself
 	}
 	if m.late > 0 && c.Lock == simBook {
 		patience += simHeartbeat // a session that does not hear of a writer keeps its right to read for two heartbeats
 	}
-	// A permit gets the number that is free when its session hears of it, so where nothing is heard the permits alone are prompt.
+	// A permit gets the number that is free when its session hears of it. So where messages are lost, permits are granted
+	// promptly, but their numbers are not.
 	numbered := strings.HasPrefix(c.Lock, simDesks+"#")
 	if late := time.Duration(c.Return - since); late > patience && (!numbered || m.late == 0) {
 		m.find(c, "nothing happened for %v before", late)
@@ -238,7 +239,7 @@ func (m calmCalls) isBounded(c call) {
 	}
 }
 
-// hasReason finds tries that did not get what no owner had, or had asked for lately.
+// hasReason finds tries that failed although no owner had the lock, or had asked for it lately.
 func (m calmCalls) hasReason(c call) {
 	if c.Lock != simLeft && c.Lock != simRight && c.Lock != simGate {
 		return
@@ -265,12 +266,12 @@ func (m calmCalls) hasReason(c call) {
 	m.find(c, "it got nothing, though no owner had it")
 }
 
-// mostOvertakes allows for an owner behind three others of its process: before each of the four, each of the two other processes
-// may have a turn. Hardly any call is overtaken six times.
+// mostOvertakes allows for an owner behind three others of its process: before each of these four owners, each of the two other
+// processes may have a turn. Hardly any call is overtaken six times.
 const mostOvertakes = 12
 
-// isReported checks that a holder that asks is notified of each waiter, and promptly. A waiter that does not wait for long may
-// have left before its request arrived, or be reported when it has left. A caller that waits for permits of its own process is
+// isReported checks that a holder that asks for notices is notified of each waiter, and promptly. A waiter that soon leaves may
+// have left before its request arrived, or be reported after it has left. A caller that waits for permits of its own process is
 // reported only in that process.
 func (m calmCalls) isReported(c call) {
 	told, waited := c.Outcome == history.OK, false
@@ -299,8 +300,8 @@ func (m calmCalls) isReported(c call) {
 	}
 }
 
-// needsOthers reports whether permits of other processes can serve a call that waits for some: no caller of its own process
-// comes before it, and those that have some leave enough of the limit.
+// needsOthers reports whether permits of other processes can serve a call that waits for permits: no caller of its own process
+// comes before it, and the callers of its process that have permits leave enough of the limit.
 func (m calmCalls) needsOthers(c call) bool {
 	had := make(map[string]int)
 	for _, other := range m.calls {
@@ -322,8 +323,8 @@ func (m calmCalls) needsOthers(c call) bool {
 	return units <= simSeatsFree
 }
 
-// wakes checks that a signal wakes the longest waiter, or SignalAll all waiters. A waiter whose limit ends at about the same time
-// may have been the longest waiter, and have used up the signal.
+// wakes checks that a signal wakes the waiter that has waited longest, and SignalAll all waiters. A waiter whose limit ends at
+// about the time of the signal may have been that waiter, and have used up the signal.
 func (m calmCalls) wakes(c call) {
 	for _, other := range m.calls {
 		if other.Kind != history.Await || other.Call+prompt.Nanoseconds() >= c.Call || other.Return <= c.Return {

@@ -5,8 +5,8 @@
 //
 // # The ranked faults
 //
-// These are the faults that have broken locks of this kind, the likeliest first. Each has a test here, and each test
-// fails when a rule of the library is left out (mutants/faults.list).
+// These are the faults that have broken locks of this kind, the likeliest first. Each fault has a test here. For each fault
+// mutants/faults.list names a rule of the library: without the rule the fault's test fails.
 //
 //	 1  a wake-up is lost               TestRankedAllWaitersAreServedWithoutMessages, TestHammer…
 //	 2  a holder is paused too long     TestRankedAHolderThatIsPausedPastItsLease

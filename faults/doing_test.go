@@ -7,7 +7,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A doer runs functions that have something while they run.
+// A doer has two methods of a lock, such as TryDo and TryDoFor, that run a function while its owner has the lock.
 type doer struct {
 	do    func(context.Context, func(context.Context) error) (bool, error)
 	doFor func(context.Context, time.Duration, func(context.Context) error) (bool, error)
@@ -22,7 +22,7 @@ func permitDoer(m *reentrant.Semaphore, n int) doer {
 	}
 }
 
-// runs uses a part within a function, whose context must end with the hold, and not before.
+// runs uses a part within a function that d runs. The function's context must end with the hold, and not before.
 func (h *hand) runs(ctx context.Context, p *part, d doer) {
 	inner := *p
 	inner.timed = true
@@ -49,7 +49,7 @@ type running struct {
 	ended chan error
 }
 
-// begin returns when the function runs, or will not.
+// begin returns when the function has begun to run, or will not run.
 func (f *running) begin(call func(func(context.Context) error) (bool, error)) (bool, error) {
 	begun := make(chan struct{})
 	f.over, f.ended = make(chan struct{}), make(chan error, 1)

@@ -24,8 +24,8 @@ import (
 // process that is killed is replaced by another in the same seat.
 type fleet struct {
 	t     *testing.T
-	role  role   // the role of each process, without what differs between processes
-	dir   string // a folder for what processes write
+	role  role   // the role of each process, without the fields that differ between processes
+	dir   string // a folder for the files that processes write
 	seats []*seat
 
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type fleet struct {
 	deaths  map[string]int64 // by the processes' names
 }
 
-// A seat is a process and its link to Redis.
+// A seat has a process and the process's link to Redis.
 type seat struct {
 	fleet *fleet
 	name  string
@@ -102,7 +102,7 @@ func (s *seat) kill() {
 		return
 	}
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // the error says only that it was killed
+	_ = s.cmd.Wait() // the error shows only that the process was killed
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
 	s.fleet.deaths[s.process()] = history.Now()
@@ -138,7 +138,8 @@ func (f *fleet) clients() []string {
 	return names
 }
 
-// each waits until a condition holds for every client of the fleet, or names those for which it does not.
+// each waits until a condition holds for every client of the fleet. If that takes too long, the failure names the clients for
+// which it does not hold.
 func (f *fleet) each(is func(client string) bool, what string) {
 	f.t.Helper()
 	late := func() []string { return slices.DeleteFunc(f.clients(), is) }
@@ -157,7 +158,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// wait waits until the process has ended by itself. A process that does not end is made to write the stacks of its
+// wait waits until the process has ended by itself. If the process does not end, wait makes it write the stacks of its
 // goroutines to its log.
 func (s *seat) wait() error {
 	late := time.AfterFunc(limit, func() { s.signal(syscall.SIGQUIT) })

@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Two sessions × 20 goroutines × 500 sections, while connections are killed, scripts flushed and a third of the
-// waiters cancelled at random: no holds overlap, every caller returns, and nothing is left.
+// Two sessions × 20 goroutines × 500 sections, while connections are killed, scripts flushed and a third of the waiters
+// cancelled at random. No holds overlap, every caller returns, and nothing is left in Redis.
 func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -73,8 +73,8 @@ func TestHammerWhileConnectionsAreKilledScriptsFlushedAndWaitersCancelled(t *tes
 	eventually(t, func() bool { return len(keys(t, c, "hammer")) == 0 }, "everything was released")
 }
 
-// disturb repeatedly kills the connections of all other clients, subscriptions in one round and commands in the next,
-// and deletes the scripts. Between two rounds at least one section is finished, however slow the machine is.
+// disturb repeatedly deletes the scripts and kills connections of the other clients: in one round all subscriptions, in the
+// next all connections for commands. Between two rounds at least one section is finished, however slow the machine is.
 func disturb(ctx context.Context, c rueidis.Client, s *section) {
 	last := int64(-1)
 	for i := 0; ; {
@@ -138,8 +138,8 @@ func TestUnlockUnderAnEndedContextLeavesNothing(t *testing.T) {
 	assert.Empty(t, keys(t, c, "ended"))
 }
 
-// The reply to an acquire is lost and its caller stops waiting: what Redis granted is released as soon as Redis can be
-// reached, and the local queue goes on.
+// The reply to an acquire is lost, and the caller stops waiting. What Redis granted is released as soon as Redis can be
+// reached, and then the local queue goes on.
 func TestAnAcquireWhoseReplyIsDroppedLeavesNothingAndTheQueueGoesOn(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
@@ -227,7 +227,7 @@ func TestAllWaitersGetTheLockAfterRedisWasFrozen(t *testing.T) {
 	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
-// Redis is killed and comes back empty: holders lose their locks, waiters get them, and tokens rise.
+// Redis is killed and comes back empty. Holders lose their locks, waiters get the locks, and tokens rise.
 func TestARedisThatComesBackEmptyLosesHoldersAndTokensRise(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // the holder learns of the loss within a third of its lease

@@ -66,8 +66,8 @@ func (w *world) begin() *process {
 	return p
 }
 
-// gone waits until a process that stops has ended, and then for its cable: a process that has not ended may connect again
-// when its cable carries nothing.
+// gone waits until a process that stops has ended, and then until its cable carries nothing. The order matters: a process that
+// has not ended may connect again when its cable carries nothing.
 func (p *process) gone() {
 	p.ended.Wait()
 	p.cable.busy.Wait()
@@ -113,7 +113,7 @@ func (p *process) run(ctx context.Context) error {
 	return p.end(session)
 }
 
-// end closes a session, and waits until it has ended in the background, too.
+// end closes a session, and waits until the session's background work has ended, too.
 func (p *process) end(session *reentrant.Session) error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -135,7 +135,7 @@ func (p *process) backend(client rueidis.Client) (backend.Backend, error) {
 	return recordedBackend{b, p.recorder}, err
 }
 
-// verbs are options of a process's backend.
+// verbs returns the options of a process's backend that choose its verbs.
 func (p *process) verbs() []redisbackend.Option {
 	if p.runsNoScripts() {
 		return []redisbackend.Option{redisbackend.WithoutScripts()}
@@ -143,8 +143,9 @@ func (p *process) verbs() []redisbackend.Option {
 	return nil
 }
 
-// runsNoScripts reports whether a process of a plain world runs no scripts. Its cable is brittle: the client's pool closes a
-// connection with a command, and waits for the reply under the pool's mutex; a goroutine that waits for a mutex stops the clock.
+// runsNoScripts reports whether a process runs no scripts, as most processes of a plain world do. The cable of such a process
+// is brittle: the client's pool closes a connection with a command, and waits for the reply under the pool's mutex; a goroutine
+// that waits for a mutex stops the clock.
 func (p *process) runsNoScripts() bool { return p.plain() && p.number%4 != 0 }
 
 func (p *process) options() []reentrant.Option {
@@ -172,14 +173,14 @@ type hand struct {
 	random  *rand.Rand
 }
 
-// What hands do. In each season most of them do the same, so that they meet.
+// jobs are what hands do. In each season most hands do the same job, so that they meet.
 var jobs = []func(*hand, context.Context){
 	(*hand).useLock, (*hand).read, (*hand).write, (*hand).sit, (*hand).useSlot, (*hand).waitAndSignal, (*hand).giveWay, (*hand).travel,
 	(*hand).useBoth, (*hand).useEither, (*hand).useKiln, (*hand).useBell, (*hand).useGate, (*hand).useNoted,
 	(*hand).waitAndSignal, // a second time: conditions need many hands, and time
 }
 
-// What hands do most in a world of which traces are written: they use the locks that are traced.
+// tracedJobs are what hands mostly do in a world of which traces are written: they use the locks that are traced.
 var tracedJobs = []func(*hand, context.Context){
 	(*hand).useTraced, (*hand).useTraced, (*hand).useBriefly, (*hand).useBriefly, (*hand).giveWay, (*hand).useBoth, (*hand).useEither,
 	(*hand).travel, (*hand).travel, (*hand).travel,
@@ -202,7 +203,7 @@ func (h *hand) job() func(*hand, context.Context) {
 	return jobs[h.season()]
 }
 
-// season returns the index of the job that most hands do now: each job in turn, in an order that the seed decides.
+// season returns the index of the job that most hands do now. All jobs take turns, in an order that the seed decides.
 func (h *hand) season() int {
 	now := time.Since(h.start) * time.Duration(len(jobs)) / simCalm
 	if now >= time.Duration(len(jobs)) {
@@ -211,7 +212,7 @@ func (h *hand) season() int {
 	return h.process.random(1 << 32).Perm(len(jobs))[now%time.Duration(len(jobs))]
 }
 
-// pace returns how long a short use lasts at most. While nothing goes wrong uses are shorter, so that there are many.
+// pace returns the longest time that a short use may last. While nothing goes wrong, uses are shorter, so that there are many.
 func (h *hand) pace() time.Duration {
 	if time.Since(h.start) < simCalm {
 		return simHeartbeat / 6
@@ -227,7 +228,7 @@ func (h *hand) useTraced(ctx context.Context) {
 	h.useOne(ctx, h.session.NewLock(simTraced[h.random.IntN(len(simTraced))]))
 }
 
-// useBriefly has a lock several times, each for a moment: owners of one process then hand it to each other.
+// useBriefly takes a lock several times, each time for a moment, so that owners of one process hand the lock to each other.
 func (h *hand) useBriefly(ctx context.Context) {
 	l := h.session.NewLock(simTraced[h.random.IntN(len(simTraced))])
 	for range 1 + h.random.IntN(8) {
@@ -239,7 +240,7 @@ func (h *hand) useBriefly(ctx context.Context) {
 	}
 }
 
-// useOne re-enters a lock some times, checks it, and releases it as often as it was acquired.
+// useOne takes a lock, re-enters it some times, checks it, and releases it as often as it was acquired.
 func (h *hand) useOne(ctx context.Context, l *reentrant.Lock) {
 	p := lockPart(h.own, l)
 	if !h.acquire(ctx, p) {
@@ -266,7 +267,7 @@ func (h *hand) reenters(ctx context.Context, p *part) (holds int) {
 	return holds
 }
 
-// dwell uses a part for a while. A few uses outlast several leases.
+// dwell uses a part for a while. A few uses last for more than two leases.
 func (h *hand) dwell(p *part) {
 	time.Sleep(between(h.random, 0, h.pace()))
 	if h.random.IntN(12) == 0 {
@@ -301,7 +302,7 @@ func (h *hand) read(ctx context.Context) {
 	}
 }
 
-// write writes, and in some cases goes on as a reader.
+// write uses the write side, and in some cases goes on as a reader.
 func (h *hand) write(ctx context.Context) {
 	l := h.session.NewRWLock(simBook)
 	p, r := writePart(h.own, l), readPart(h.own, l)
@@ -422,7 +423,7 @@ func (h *hand) await(p *part, c *reentrant.Condition) {
 	h.enter(p)
 }
 
-// giveWay holds something until another wants it.
+// giveWay holds a part until another owner wants the part.
 func (h *hand) giveWay(ctx context.Context) {
 	book := h.session.NewRWLock(simBook)
 	p := []*part{
@@ -438,7 +439,7 @@ func (h *hand) giveWay(ctx context.Context) {
 	h.give(p)
 }
 
-// waits waits until another wants what a hand has.
+// waits waits until another owner wants the part.
 func (h *hand) waits(p *part) {
 	h.record(call{Op: p.op(waitedFor), limit: simLease}, func(*call) error {
 		select {
@@ -450,7 +451,7 @@ func (h *hand) waits(p *part) {
 	})
 }
 
-// A trip is a hold of a portable owner that another process may resume.
+// A trip offers the hold of a portable owner to another process, which may resume the hold.
 type trip struct {
 	id   string
 	from string    // a process
@@ -458,7 +459,7 @@ type trip struct {
 	over chan bool // receives whether the resume failed, so that the hold may still be with the first process
 }
 
-// travel resumes the hold of another process, or lets others resume one.
+// travel resumes a hold of another process, or offers a hold to other processes.
 func (h *hand) travel(ctx context.Context) {
 	l := h.session.NewLock(simFerry)
 	if t := h.board(); t != nil {
@@ -483,8 +484,9 @@ func (h *hand) travel(ctx context.Context) {
 	}
 }
 
-// stays waits until another process has resumed a hold, has failed to, or has died, and reports whether the hold is still in this
-// session. If the server has forgotten the hold, the owner knows that from the other process, and this session will learn of it.
+// stays waits until another process has resumed a hold, has failed to resume it, or has died, and reports whether the hold is
+// still in this session. If the server has forgotten the hold, the other process has shown that to the owner, and this session
+// will learn of the loss.
 func (h *hand) stays(t *trip, p *part) bool {
 	for {
 		select {
@@ -508,14 +510,14 @@ func (h *hand) depart() *trip {
 	return &trip{id: fmt.Sprintf("trip %d", h.trip), from: h.process.name, over: make(chan bool, 1)}
 }
 
-// offer lets others board a trip.
+// offer lets other processes board a trip.
 func (h *hand) offer(t *trip) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trips = append(h.trips, t)
 }
 
-// board returns a trip of another process, nil if there is none.
+// board returns a trip that another process offers, or nil if there is none.
 func (h *hand) board() *trip {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -529,7 +531,7 @@ func (h *hand) board() *trip {
 	return nil
 }
 
-// claim reports whether no other process has boarded a trip.
+// claim takes a trip off the list, and reports whether it was still there, so that no other process has boarded it.
 func (h *hand) claim(t *trip) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

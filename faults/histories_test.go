@@ -33,10 +33,10 @@ const (
 	roundLease     = time.Second
 	roundHeartbeat = 200 * time.Millisecond
 
-	// The shortest time for which a hold lasts. A lock that is handed over has at least two thirds of its lease left;
-	// one that was pushed is trusted for at least half of a grant's three heartbeats; both less the margin.
+	// least is the shortest time for which a hold lasts. A lock that is handed over has at least two thirds of its lease left.
+	// A lock that was pushed is trusted for at least half of a grant's three heartbeats. The margin is subtracted from both.
 	least = min(roundLease*2/3, roundHeartbeat*3/2) - roundHeartbeat/10
-	// In cohort mode a lock is handed over if a third of its lease, or of its grant, is left.
+	// leastCohort is least in cohort mode, where a lock is handed over if a third of its lease, or of its grant, is left.
 	leastCohort = min(roundLease/3, roundHeartbeat) - roundHeartbeat/10
 )
 
@@ -127,8 +127,8 @@ func playRound(t *testing.T, seed uint64, k kind) {
 func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	servers := &pair{t: t}
 	if k.durable {
-		// Redis writes its file before it replies. It does not wait for the disk: a kill loses nothing of that, and a
-		// busy disk delays nothing.
+		// Redis writes its file before it replies, but does not wait for the disk. A kill loses nothing of what was written,
+		// and a busy disk delays nothing.
 		servers.master = redisserver.StartWithClock(t, "--appendonly", "yes", "--appendfsync", "no")
 	} else {
 		servers = newPair(t)
@@ -146,9 +146,9 @@ func newRound(t *testing.T, seed uint64, k kind, dir string) *round {
 	}}
 }
 
-// recovers waits until every worker has had a lock after the last fault. That may take the longest time for which a
-// dead process leaves something behind (a lease, the patience with a dead waiter, or a grant to it), and after that a
-// section of every worker.
+// recovers waits until every worker has had a lock after the last fault. First everything must end that a dead process left
+// behind: a lease, a place that lasts for the patience with a waiter, or a grant to the dead waiter. After that every worker
+// still needs time for a section.
 func (r *round) recovers() {
 	began := time.Now()
 	before := make(map[string]int)
@@ -213,8 +213,8 @@ func (r *round) keep(dir string) {
 	t.Logf("seed %d; histories, logs of the processes and of Redis, and pictures are in %s", r.seed, dir)
 }
 
-// A holder is suspended between its read and its write until another holder has written. If the register is fenced, the
-// late write is refused; if it is not, an update is lost. So the fenced registers of TestHistories can show something.
+// A holder is suspended between its read and its write until another holder has written. If the register is fenced, it refuses
+// the late write. If not, an update is lost. So the fenced registers of TestHistories can show a fault.
 func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
@@ -230,7 +230,7 @@ func TestRankedAHolderThatIsPausedPastItsLease(t *testing.T) {
 				if client != clientName("p1.1", 0) {
 					return false
 				}
-				f.seats[0].halt() // it gets the reply when it runs again
+				f.seats[0].halt() // the process gets the reply when it runs again
 				close(reading)
 				return true
 			})

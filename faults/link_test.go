@@ -35,7 +35,7 @@ func newLink(t *testing.T, upstream string) *link {
 	return l
 }
 
-// dropReplies passes requests on and drops all replies: commands are executed, and no client learns the result.
+// dropReplies passes requests on and drops all replies, so commands are executed, but no client learns the result.
 func (l *link) dropReplies() { l.down.turn(dropping) }
 
 // dropRequests drops everything that clients send.
@@ -44,7 +44,7 @@ func (l *link) dropRequests() { l.up.turn(dropping) }
 // delayReplies passes everything on, some of it late.
 func (l *link) delayReplies() { l.down.turn(delaying) }
 
-// cut closes the connections on which a reply arrives.
+// cut closes each connection when a reply arrives on it.
 func (l *link) cut() { l.down.turn(cutting) }
 
 // mend passes everything on again.
@@ -60,9 +60,9 @@ func (l *link) redirect(upstream string) {
 	eventually(l.t, func() bool { return l.proxy.Start() == nil }, "the proxy's port is free") // elsewhere than on Linux another process may have taken it
 }
 
-// A flow is one direction of a link: a toxic that every connection has from its beginning, and that changes from one
-// fault to another. Adding and removing toxics would be simpler, but the proxy hangs if a connection ends while its
-// toxics change.
+// A flow is one direction of a link. It is a toxic that every connection has from its beginning, and that changes from one
+// fault to another. Adding and removing toxics would be simpler, but the proxy hangs if a connection ends while its toxics
+// change.
 type flow struct {
 	mu     sync.Mutex
 	fault  fault         // guarded by mu
@@ -76,10 +76,10 @@ const (
 	delaying
 	dropping
 	cutting
-	holding // of a cable: everything arrives when this is over
+	holding // of a cable: everything arrives when this fault is over
 )
 
-// How long late chunks are delayed.
+// soonest and latest bound the delay of late chunks.
 const soonest, latest = 50 * time.Millisecond, 250 * time.Millisecond
 
 func init() { toxics.Register("flow", new(flow)) }
@@ -118,7 +118,7 @@ func (f *flow) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// next handles the next chunk. It reports whether the connection goes on, and whether data was lost: then the
+// next handles the next chunk. It returns whether the connection goes on, and whether data were lost. After a loss the
 // connection ends with the fault, since no part of a stream can be left out.
 func (f *flow) next(stub *toxics.ToxicStub, lost bool) (bool, bool) {
 	is, turned := f.now()

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The link delays each reply by at least 50 ms, so acquiring 1,000 free locks one after the other would take 50 s. They
-// must be acquired together.
+// The link delays each reply by at least 50 ms, so it would take 50 s to acquire 1,000 free locks one after the other. Their
+// commands must be sent together.
 func TestAThousandFreeLocksTravelTogether(t *testing.T) {
 	srv := server(t)
 	l := newLink(t, srv.Addr())

@@ -17,17 +17,17 @@ import (
 // A nemesis causes faults at random: in processes, in their links to Redis, and in Redis itself, all at the same time.
 // The same seed gives the same sequence of faults, though not at the same moments of what they disturb.
 //
-// Clocks run at different speeds, within the margin of a lease. Where Redis may forget, they also differ by more, and
-// jump: then leases end early, which is one way to forget. They never go back, since if Redis had forgotten the last
-// token as well, the next ones would be lower.
+// Clocks run at different speeds, within the margin of a lease. Where Redis may forget, clocks also differ by more, and jump,
+// so that leases end early, which is one way to forget. Clocks never go back: if Redis had forgotten the last token as well,
+// the next tokens would be lower.
 type nemesis struct {
 	*fleet
-	servers  *pair // a master, without a replica if it is durable
+	servers  *pair // a master; in a durable round it has no replica
 	register *Register
 	proxy    *link          // of admin's connections to the master
-	admin    rueidis.Client // the goroutines that cause faults
+	admin    rueidis.Client // for the goroutines that cause faults
 	seed     uint64
-	kind     // durable: Redis has everything on disk, so that it keeps the locks over a restart, and it is never flushed
+	kind     // if durable, Redis has everything on disk, so that it keeps the locks over a restart, and is never flushed
 
 	mu      sync.Mutex
 	diary   []string
@@ -87,7 +87,7 @@ func (n *nemesis) seatOf(client string) *seat {
 	return nil
 }
 
-// stopHolder suspends the next process that reads the register, and so has a lock.
+// stopHolder suspends the process that reads the register next, which therefore has a lock.
 func (n *nemesis) stopHolder(d time.Duration) {
 	stopped := make(chan *seat, 1)
 	n.register.watch(func(client string) bool {
@@ -102,13 +102,13 @@ func (n *nemesis) stopHolder(d time.Duration) {
 		s.signal(syscall.SIGCONT)
 	case <-time.After(n.role.Lease):
 		n.register.watch(nil)
-		if len(stopped) > 0 { // just before or after its lease ends
+		if len(stopped) > 0 { // a process was suspended just when the time was over
 			(<-stopped).signal(syscall.SIGCONT)
 		}
 	}
 }
 
-// some returns a random part of a lease, or more than a lease.
+// some returns a random time between two times, which are given as numbers of leases.
 func (n *nemesis) some(r *rand.Rand, least, most float64) time.Duration {
 	return time.Duration((least + r.Float64()*(most-least)) * float64(n.role.Lease))
 }
@@ -183,7 +183,7 @@ func (n *nemesis) onServer() []act {
 	return append(acts,
 		act{"the clock is slewed as fast as chrony does", func(r *rand.Rand) {
 			n.slew(r, 80_000, func() {
-				for range 4 { // this fault counts as many: during it a lease may end early at any time
+				for range 4 { // this fault counts as four: while it lasts, a lease may end early at any time
 					n.forgetting(true, func() { time.Sleep(n.some(r, 0.1, 0.3)) }) // how long it lasts
 				}
 			})

@@ -26,23 +26,23 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// alone starts a server whose clock can be set. It sends its first copy to a replica as a file: so the replica gets
-// later writes at once, otherwise perhaps only a second later.
+// alone starts a server whose clock can be set. The server sends its first copy to a replica as a file. So the replica gets
+// later writes at once; without the option it might get them only a second later.
 func alone(t *testing.T) *redisserver.Server {
 	return redisserver.StartWithClock(t, "--repl-diskless-sync", "no", "--hz", "100")
 }
 
-// follow makes the replica copy the master from now on, and waits until it has everything.
+// follow makes the replica copy the master from now on, and waits until the replica has everything.
 func (p *pair) follow() {
 	host, port, err := net.SplitHostPort(p.copying.addr)
 	require.NoError(p.t, err)
-	p.ask(p.replica, "REPLICAOF", "NO", "ONE") // so that it does not pause before it tries again
+	p.ask(p.replica, "REPLICAOF", "NO", "ONE") // so that the replica does not pause before it tries again
 	p.ask(p.replica, "REPLICAOF", host, port)
 	p.synced()
 }
 
-// synced waits until the replica has what the master has now. It is not enough that the replica is connected: later
-// writes may still be held back.
+// synced waits until the replica has what the master has now. A connection between the two is not enough: the master may still
+// hold later writes back.
 func (p *pair) synced() {
 	p.marks++
 	mark := strconv.Itoa(p.marks)
@@ -73,7 +73,7 @@ func (p *pair) leadReplica(d time.Duration) {
 	p.replica.Clock().Step(p.master.Clock().Ahead() + d - p.replica.Clock().Ahead())
 }
 
-// rejoin makes the old master come back as the new one's replica.
+// rejoin makes the old master come back as a replica of the new master.
 func (p *pair) rejoin() {
 	p.replica.Restart(p.t)
 	p.copying.mend()

@@ -34,7 +34,7 @@ func carried(t *testing.T, addr string, c *courier, opts ...reentrant.Option) *r
 	}, opts...)
 }
 
-// carriedInBubble opens a session of a server in the bubble, whose commands pass through a courier.
+// carriedInBubble opens a session on a server of a bubble. The session's commands pass through a courier.
 func carriedInBubble(t *testing.T, server *redistest.Server, c *courier, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	c.Backend = server.Backend()
@@ -43,12 +43,12 @@ func carriedInBubble(t *testing.T, server *redistest.Server, c *courier, opts ..
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = s.Close(ctx) // what a test that failed still holds is not released
+		_ = s.Close(ctx) // Close does not release what a failed test still holds
 	})
 	return s
 }
 
-// holdsIn returns the hold count of a lock as Redis shows it, "" if the lock is free.
+// holdsIn returns the hold count of a lock as Redis shows it. It returns "" if the lock is free.
 func holdsIn(t *testing.T, c rueidis.Client, lock string) string {
 	t.Helper()
 	fields, err := c.Do(t.Context(), c.B().Hvals().Key(lock).Build()).AsStrSlice()
@@ -165,7 +165,7 @@ func TestRankedRepliesThatAreLostAfterExecution(t *testing.T) {
 	})
 }
 
-// 4. What an owner sent during an earlier hold changes nothing in its present one.
+// 4. What an owner sent during an earlier hold changes nothing in the owner's present hold.
 func TestRankedCommandsOfAnEarlierHoldChangeNothing(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -180,7 +180,7 @@ func TestRankedCommandsOfAnEarlierHoldChangeNothing(t *testing.T) {
 	result, err := mail.remote.Release(t.Context(), releases[0])
 	require.NoError(t, err)
 	assert.Equal(t, backend.Nothing, result)
-	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // otherwise its time would be over
+	if reply, err := mail.remote.Acquire(t.Context(), acquires[0]); err == nil { // if it fails, the attempt's time may be over
 		assert.Equal(t, backend.Stale, reply.Status)
 	}
 	renewals := []backend.Renewal{{Remote: mail.remote, Epoch: acquires[0].Epoch, Lease: time.Millisecond}}
@@ -216,11 +216,11 @@ func TestRankedAnAttemptThatArrivesAfterItsCallerHasLeft(t *testing.T) {
 	require.NoError(t, orLater(l.Unlock)(t.Context()))
 	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 
-	// Other attempts of the session would refuse it too; here only what the release left behind can.
+	// Other attempts of the session would make Redis refuse this one, too. Here Redis has only what the release left behind.
 	_, releases := mail.sent()
 	_, err := mail.remote.Release(t.Context(), releases[len(before)])
 	require.NoError(t, err)
-	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // otherwise its time would be over
+	if reply, err := mail.remote.Acquire(t.Context(), late); err == nil { // if it fails, the attempt's time may be over
 		assert.Equal(t, backend.Stale, reply.Status)
 	}
 	assert.Empty(t, holdsIn(t, c, "late"))
@@ -248,13 +248,12 @@ func TestRankedAnAttemptThatIsExecutedAfterItsTime(t *testing.T) {
 	}
 	time.Sleep(time.Until(req.NotAfter.Add(50 * time.Millisecond))) // the attempt's time is over
 	srv.Thaw()
-	_, err := mail.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1}) // this command comes after it on the same connection
+	_, err := mail.remote.Release(t.Context(), backend.ReleaseRequest{Epoch: 1}) // it follows the attempt on the same connection
 	require.NoError(t, err)
 	assert.Empty(t, holdsIn(t, c, "late"))
 }
 
-// 5c. The reply comes late, and then the holder is cut off: the lease counts from the time at which the attempt was
-// sent.
+// 5c. The reply comes late, and then the holder is cut off. The lease counts from the time at which the attempt was sent.
 func TestRankedAGrantWhoseReplyIsLateIsTrustedForLess(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -285,8 +284,8 @@ func TestRankedAGrantWhoseReplyIsLateIsTrustedForLess(t *testing.T) {
 	assert.ErrorIs(t, la.Unlock(a), reentrant.ErrLost)
 }
 
-// 6 and 10. Redis loses its data. The holder is notified, and tokens of other sessions that have never seen the old
-// ones are higher all the same.
+// 6 and 10. Redis loses its data. The holder is notified. Other sessions, which have never seen the old tokens, still get
+// higher ones.
 func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // the first holder learns of the loss within a third of its lease
@@ -304,7 +303,7 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 			s := newPair(t)
 			proxy := newLink(t, s.master.Addr())
 			la := session(t, proxy.addr, opts...).NewLock("lossy")
-			s.copying.dropReplies() // the replica does not get what follows
+			s.copying.dropReplies() // the replica does not get the writes that follow
 			before := locked(t.Context(), t, la)
 			lost := la.Lost(t.Context())
 			lose(t, s, proxy)
@@ -326,8 +325,8 @@ func TestRankedTokensRiseOverEveryLoss(t *testing.T) {
 	}
 }
 
-// 8. A waiter leaves at the very moment at which it is granted the lock: the lock must not stay with it. In every other
-// round it is cancelled just before the grant arrives, in the others at a random time.
+// 8. A waiter leaves at the very moment at which it is granted the lock: the lock must not stay with the waiter. In every other
+// round the waiter is cancelled just before the grant arrives, and in the remaining rounds at a random time.
 func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 	srv := server(t)
 	var mail courier
@@ -355,7 +354,7 @@ func TestRankedCancelsAtTheInstantOfAGrant(t *testing.T) {
 		} else {
 			mail.atGrant(nil)
 			go func() {
-				time.Sleep(rand.N(300 * time.Microsecond)) // so that either of the two may come first
+				time.Sleep(rand.N(300 * time.Microsecond)) // so that either the cancel or the grant may come first
 				cancel()
 			}()
 		}
@@ -403,9 +402,8 @@ func TestRankedRenewalNeverBringsAHoldBack(t *testing.T) {
 	})
 }
 
-// 11. Redis's clock jumps forward by more than the lease: another session gets the lock, and the first holder is
-// notified at its next renewal. Redis's clock jumps back: tokens still rise. Here the server is one in memory, in
-// virtual time.
+// 11. Redis's clock jumps forward by more than the lease: another session gets the lock, and the first holder is notified at
+// its next renewal. Then Redis's clock jumps back, and tokens still rise. The server is in memory, and time is virtual.
 func TestRankedClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 9 * time.Second
@@ -447,8 +445,8 @@ func TestRankedClockJumps(t *testing.T) {
 	})
 }
 
-// 12. The cost of each section, as the server counts it: two commands without contention; two and a message from
-// process to process.
+// 12. The cost of each section, as the server counts it: two commands without contention, and two commands and a message if the
+// lock goes from process to process.
 func TestRankedASectionTakesTwoCommands(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -466,8 +464,8 @@ func TestRankedASectionTakesTwoCommands(t *testing.T) {
 	})
 	assert.Equal(t, 2*sections, alone, "alone")
 
-	// A waiter that has just got the reply to wait may send a command to check whether a push is meant for this wait:
-	// within the time of a round trip it cannot know. So holds are longer on a slow machine.
+	// A waiter that has just got the reply to wait may send a command to check whether a push is meant for this wait: a push
+	// that arrives within a round trip of the reply may be older. So holds are longer on a slow machine.
 	const confirmed = 8
 	const most = 2*2*sections + confirmed
 	var s section

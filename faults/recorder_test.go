@@ -24,13 +24,14 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// simTraced are the locks of a simulation of which traces are written, beside the ferry: on the usual terms, without conditions.
+// simTraced are the locks of a simulation of which traces are written, apart from the ferry. They have no special options and
+// no conditions.
 var simTraced = []string{simNorth, simSouth, simRight}
 
-// A recorder writes traces of a simulation, one for each lock, which spec/trace/WorldTrace.tla explains: what sessions send and
-// hear, what the server has after each command that it executes, and for how long owners have the lock. The client of a process
-// puts the numbers of messages into its commands, and the recorder, between the cables and the server, takes them out.
-// It has one command executed at a time, at a whole millisecond.
+// A recorder writes traces of a simulation, one for each lock, which spec/trace/WorldTrace.tla explains. A trace has what
+// sessions send and hear, what the server has after each command that it executes, and for how long owners have the lock. The
+// client of a process puts the numbers of messages into its commands, and the recorder, between the cables and the server,
+// takes the numbers out. The recorder has one command executed at a time, at a whole millisecond.
 type recorder struct {
 	server *redistest.Server
 	turn   chan struct{} // has a value while a command is executed
@@ -48,7 +49,7 @@ type message struct {
 	line
 	lock  string
 	lease time.Duration // of a re-entry
-	done  bool          // it has been executed; guarded by recorder.mu, as is the line's keep
+	done  bool          // the request has been executed; recorder.mu guards done, and the line's keep
 }
 
 // A lockTrace is the trace of one lock.
@@ -62,7 +63,7 @@ type holder struct {
 	part  *part
 	token uint64
 	lost  <-chan struct{}
-	over  chan struct{} // closed when it no longer has it
+	over  chan struct{} // closed when the owner no longer has the lock
 }
 
 // A line is an event of a trace.
@@ -79,9 +80,9 @@ type line struct {
 	token  backend.Token // release: the last one that an owner has used
 	last   backend.Token // of the block that was heard of
 	keep   bool          // the lease stays as it is
-	lean   bool          // only pass.lua replies so: it compares the record, and may run after the attempt's notAfter
-	op     uint64        // of a re-entry, which rises within the epoch
-	holds  int           // that an attempt or a re-entry is for
+	lean   bool          // only pass.lua replies so: the script compares the record, and may run after the attempt's notAfter
+	op     uint64        // of a re-entry; rises within the epoch
+	holds  int           // how many holds an attempt or a re-entry is for
 	prior  backend.Prior
 	sent   int64
 	state  state // after the command
@@ -101,7 +102,7 @@ type state struct {
 	places []place
 }
 
-// A place is one in the queue.
+// A place is a session's place in the queue.
 type place struct {
 	s     string
 	epoch uint64
@@ -142,7 +143,7 @@ func (rec *recorder) full() bool {
 	return true
 }
 
-// sends notes a request, and returns a context by which the client knows its number.
+// sends notes a request. It returns a context that carries the request's number to the client.
 func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *message) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -158,7 +159,7 @@ func (rec *recorder) sends(ctx context.Context, m message) (context.Context, *me
 
 type numbersKey struct{}
 
-// hears notes a reply to a request: with a grant, the first and the last token of its block.
+// hears notes a reply to a request. If the reply is a grant, token and last are the first and the last token of its block.
 func (rec *recorder) hears(m *message, kind string, token, last backend.Token) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -167,7 +168,7 @@ func (rec *recorder) hears(m *message, kind string, token, last backend.Token) {
 	rec.noteLocked(m.lock, l)
 }
 
-// got notes that an owner has the lock, and has it noted when the owner loses the lock.
+// got notes that an owner has the lock, and starts a goroutine that notes when the owner loses the lock.
 func (rec *recorder) got(h *hand, p *part) {
 	trace := rec.traces[p.name]
 	if trace == nil {
@@ -215,7 +216,7 @@ func (rec *recorder) left(h *hand, p *part) {
 	}
 }
 
-// leavesIfLost notes that an owner has lost the lock, if it has. rec.mu is held.
+// leavesIfLost notes that an owner has lost the lock, if that is so. rec.mu is held.
 func (rec *recorder) leavesIfLost(lock, name string) {
 	if in := rec.traces[lock].holders[name]; in != nil {
 		select {
@@ -232,8 +233,8 @@ func (rec *recorder) leaves(lock, name string) {
 	rec.noteLocked(lock, line{what: "left", s: name})
 }
 
-// execute has a command executed, by forward, and notes what the server then has of the locks that it is about. The reply is what
-// the connection has heard.
+// execute has a command executed by forward, and notes what the server then has of the locks that the command is about. forward
+// returns the reply as it arrived on the connection.
 func (rec *recorder) execute(words []string, numbers []int, forward func() ([]byte, error)) {
 	rec.turn <- struct{}{}
 	defer func() { <-rec.turn }()
@@ -253,7 +254,7 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 	reply, err := forward()
 	switch {
 	case err != nil, bytes.HasPrefix(reply, []byte("-NOSCRIPT")) || string(reply) == ":0\r\n":
-		return // it was not executed, or does nothing: the client sends another
+		return // the command was not executed, or does nothing: the client sends another
 	case bytes.HasPrefix(reply, []byte("-")):
 		rec.blame(fmt.Errorf("%s: %s", words[0], reply))
 		return
@@ -270,7 +271,7 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 			l.keep = m.op <= before.op || m.holds <= before.holds || m.lease == 0
 		}
 		rec.mu.Lock()
-		if !m.done { // a copy says nothing of what the reply is worth
+		if !m.done { // the reply to a copy does not show what the session may rely on
 			m.done, m.keep = true, l.keep
 		}
 		rec.noteLocked(m.lock, l)
@@ -278,7 +279,7 @@ func (rec *recorder) execute(words []string, numbers []int, forward func() ([]by
 	}
 }
 
-// notes calls do between two commands, and adds a line named what to all traces.
+// notes calls do while no command is executed, and adds a line with the given name to all traces.
 func (rec *recorder) notes(what string, do func()) {
 	rec.turn <- struct{}{}
 	defer func() { <-rec.turn }()
@@ -287,10 +288,10 @@ func (rec *recorder) notes(what string, do func()) {
 	for lock := range rec.traces {
 		rec.note(lock, line{what: what})
 	}
-	time.Sleep(time.Millisecond) // so that tokens which are given by the clock are higher than those that were
+	time.Sleep(time.Millisecond) // so that tokens which the clock gives from now on are higher than those before
 }
 
-// lingers reports whether a session has a lock that none of its owners uses, as far as its trace shows.
+// lingers reports whether a session has a lock while none of its owners uses the lock, as far as the lock's trace shows.
 func (rec *recorder) lingers() bool {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -358,8 +359,8 @@ func (rec *recorder) write(t *testing.T, folder string, seed uint64) {
 	}
 }
 
-// text returns the lines as a tuple of TLA+. Tokens are numbered in their order. Of each message it says what becomes of it: TLC
-// need not keep those that reach no session.
+// text returns the lines as a tuple of TLA+. Tokens are numbered in their order. For each message text states what becomes of
+// it, so that TLC need not keep messages that reach no session.
 func (tr *lockTrace) text() string {
 	tokens := []backend.Token{0}
 	for _, l := range tr.lines {
@@ -385,7 +386,7 @@ func (tr *lockTrace) text() string {
 		case "hear":
 			if reply := fmt.Sprint(copies, " ", l.token); l.kind == "push" {
 				again, pushed[push] = pushed[push], true
-			} else { // two requests of one millisecond have replies that are the same message
+			} else { // two requests of one millisecond have replies that look alike
 				again, replied[reply] = replied[reply], true
 			}
 			heard[l.number] = true
@@ -452,7 +453,7 @@ func (c recordedConn) Bind(name string) (backend.Remote, error) {
 }
 
 func (c recordedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
-	own := slices.Clone(renewals) // with the backend's remotes
+	own := slices.Clone(renewals) // this copy gets the backend's remotes
 	messages := make([]*message, len(own))
 	for i := range own {
 		if r, ok := own[i].Remote.(recordedRemote); ok {
@@ -492,7 +493,7 @@ func (r recordedRemote) sends(ctx context.Context, m message) (context.Context, 
 	return r.conn.recorder.sends(ctx, m)
 }
 
-// Acquire at times drops what the session remembers of the lock, so that the full script, and not pass.lua, keeps the lease.
+// Acquire at times drops what the session remembers of the lock. Then not pass.lua but the full script keeps the lease.
 func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if req.KeepTTL && req.Epoch%3 == 0 {
 		req.Prior = backend.Prior{}
@@ -505,13 +506,14 @@ func (r recordedRemote) Acquire(ctx context.Context, req backend.AcquireRequest)
 	reply, err := r.Remote.Acquire(ctx, req)
 	if err == nil {
 		r.conn.recorder.hears(m, [...]string{"", "granted", "waiting", "stale"}[reply.Status], reply.First, reply.Last)
-	} else if !backend.OutcomeUnknown(err) && !backend.Refused(err) { // it came too late, or was not sent
+	} else if !backend.OutcomeUnknown(err) && !backend.Refused(err) { // the attempt came too late, or was not sent
 		r.conn.recorder.hears(m, "late", 0, 0)
 	}
 	return reply, err
 }
 
-// A wish is what an attempt does if the lock is taken, free for others, or its session's.
+// A wish is what an attempt does in three cases: if the lock is taken, if it is free but another session waits, and if the
+// attempt's session has it.
 type wish struct{ queues, barges, yields bool }
 
 var kindOf = map[wish]string{
@@ -586,13 +588,13 @@ func (c recordedClient) number(ctx context.Context, cmd rueidis.Completed) rueid
 	return c.B().Arbitrary(words...).Args(fmt.Sprint(numbered, numbers)).Build()
 }
 
-// A recordedWire is a connection to the server. It takes the numbers of messages out of the commands.
+// A recordedWire is a connection to the server. It takes the numbers of messages out of the commands that pass.
 type recordedWire struct {
 	net.Conn
 	recorder *recorder
 	unsent   []byte // the beginning of a command
 
-	other bool // a command was sent that is not traced, and its reply may not be here
+	other bool // a command that is not traced was sent, and its reply may not have arrived
 
 	mu    sync.Mutex
 	heard []byte // since the last command was sent
@@ -645,7 +647,7 @@ func (w *recordedWire) executes(words []string, last string) {
 		for _, word := range words {
 			fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(word), word)
 		}
-		if _, err := w.Conn.Write([]byte(text.String())); err != nil { // it is closed, and is read no more, either
+		if _, err := w.Conn.Write([]byte(text.String())); err != nil { // the connection is closed, so nothing more is read
 			return nil, err
 		}
 		synctest.Wait() // until the reply is here
@@ -655,7 +657,8 @@ func (w *recordedWire) executes(words []string, last string) {
 	})
 }
 
-// command returns the first command in a text, and its length; 0 if it is not complete.
+// command returns the words of the first command in text, and the command's length. The length is 0 if the command is not
+// complete.
 func command(text []byte) (words []string, length int) {
 	rest := text
 	next := func() (int, bool) {

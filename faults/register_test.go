@@ -10,17 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Register is what locks protect in these tests: a number of updates, kept where no fault reaches it. A client reads
-// it and writes the value plus one, so an update made in between is lost, and the register counts it.
+// A Register is what locks protect in these tests: a number of updates, kept where no fault reaches it. A client reads the
+// value and writes the value plus one. So an update that another client made in between is lost, and the register counts the
+// loss.
 //
-// A fenced register refuses tokens below the highest it has seen. It also sees the tokens of reads: otherwise a holder
-// that lost the lock could still write after the next holder has read.
+// A fenced register refuses tokens below the highest token that it has seen. It also sees the tokens of reads. Otherwise a
+// holder that lost the lock could still write after the next holder has read.
 type Register struct {
 	mu     sync.Mutex
 	fenced bool
 	cells  map[string]*cell      // value by lock
-	turns  map[string]int        // reads by client, and by client and side: a client that reads has acquired the lock
-	last   string                // the client that has read last: it has a lock, or had one just now
+	turns  map[string]int        // reads by client, and by client and side: a client that reads has the lock
+	last   string                // the client that has read last: it has a lock, or has just had one
 	read   func(string) bool     // set by watch; nil: reads are not watched
 	conns  map[net.Conn]struct{} // open connections
 	served sync.WaitGroup
@@ -91,7 +92,7 @@ func (r *Register) Read(c Claim, v *Value) error {
 	return nil
 }
 
-// reads records which value was read under a version of an RWLock: it must be the same each time.
+// reads records which value was read under a version of an RWLock. The value must be the same each time.
 func (c *cell) reads(version uint64, value int) {
 	if c.versions == nil {
 		c.versions = make(map[uint64]int)
@@ -172,8 +173,8 @@ func (r *Register) turnsOf(client string) int {
 	return r.turns[client]
 }
 
-// watch makes the register call f for every read from now on, before it replies, until f returns true. So a fault that
-// f causes once is caused only once, however late the watching goroutine notices.
+// watch makes the register call f for every read from now on, before it replies, until f returns true. So a fault that f causes
+// once is caused only once, even if the goroutine that called watch notices it late.
 func (r *Register) watch(f func(client string) (enough bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

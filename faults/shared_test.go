@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The names that the workers of a shared round use, and how many seats.
+// The names that the workers of a shared round use, and the numbers of seats.
 const (
 	sharedRW    = "book"
 	sharedSeats = "seats"
@@ -33,8 +33,8 @@ type part struct {
 	units      int                       // permits
 	exclusive  bool                      // a Lock
 	terms      terms                     // of a Lock
-	timed      bool                      // it is waited for with a time limit
-	until      func() (time.Time, error) // how long the hold is trusted; nil for permits
+	timed      bool                      // calls wait for the part with a time limit
+	until      func() (time.Time, error) // until when the hold is trusted; nil for permits
 	lost       <-chan struct{}
 
 	take    func(context.Context) error
@@ -43,7 +43,7 @@ type part struct {
 	release func() error
 	signal  func() <-chan struct{}
 	held    func() (token uint64, held bool)
-	count   func() int // of holds; may be nil
+	count   func() int // returns the number of holds; may be nil
 	wanted  func() <-chan struct{}
 }
 
@@ -89,7 +89,7 @@ func permitPart(m *reentrant.Semaphore, n int) *part {
 		signal:  m.Lost,
 		wanted:  m.Wanted,
 		held: func() (uint64, bool) {
-			m.Lost() // if the session has not noticed a loss yet, this takes expired units from all owners
+			m.Lost() // if the session has not noticed a loss yet, Lost takes expired units from all owners
 			return 0, true
 		},
 	}
@@ -112,7 +112,7 @@ func (w *worker) share(ctx context.Context) {
 	}
 }
 
-// read reads the register under the read side, which it may enter several times.
+// read enters the read side, perhaps several times, and reads the register.
 func (w *worker) read(ctx context.Context, r *part) {
 	if !w.acquireShared(ctx, r) {
 		return
@@ -126,7 +126,7 @@ func (w *worker) read(ctx context.Context, r *part) {
 	}
 	if version, ok := w.lookShared(r, lost); ok {
 		claim := Claim{Client: w.name, Lock: r.name, Token: version, Side: r.side}
-		_ = w.register.Call("Register.Read", claim, &Value{}) // the register knows whether the read was right
+		_ = w.register.Call("Register.Read", claim, &Value{}) // the register knows whether the read was correct
 	}
 	w.sleep(pace)
 	w.linger(r, lost)
@@ -149,7 +149,7 @@ func (w *worker) writeShared(ctx context.Context, l *reentrant.RWLock) {
 	if ok && w.register.Call("Register.Read", claim, &value) == nil && !value.Refused {
 		w.sleep(pace)
 		claim.Version = value.Version
-		_ = w.register.Call("Register.Write", claim, &value) // the register knows whether the write was accepted
+		_ = w.register.Call("Register.Write", claim, &value) // the register knows whether it accepted the write
 	}
 	w.linger(p, lost)
 	w.lookShared(p, lost)
@@ -223,8 +223,8 @@ func (w *worker) releaseShared(p *part) {
 	w.write(w.record(p.op(history.Unlock), p.release))
 }
 
-// lookShared asks whether the part is still in use, which sends no command. lost is the channel that is closed at a
-// loss.
+// lookShared asks whether the part is still in use. That sends no command. lost is the channel that is closed when the part is
+// lost.
 func (w *worker) lookShared(p *part, lost <-chan struct{}) (token uint64, ok bool) {
 	op := p.op(history.Look)
 	op.Process, op.Client, op.Call = w.Name, w.name, history.Now()

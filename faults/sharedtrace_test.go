@@ -12,14 +12,14 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// TestSharedTraces does what TestTraces does, with a read-write lock, for spec/trace/SharesTrace.tla (.ci/traces -shares).
+// TestSharedTraces does what TestTraces does, but with a read-write lock, for spec/trace/SharesTrace.tla (.ci/traces -shares).
 func TestSharedTraces(t *testing.T) {
 	recordTraces(t, func(s *reentrant.Session, w tracedWork) func(context.Context) {
 		return (&sharedWorker{w, s.NewRWLock(traced)}).work
 	})
 }
 
-// A shareStep is what a step of a shared name has besides the fields of a step.
+// A shareStep has the fields that a step of a shared name needs in addition to those of a step.
 type shareStep struct {
 	// Of a request.
 	keep, want        int
@@ -28,18 +28,18 @@ type shareStep struct {
 	// Of a reply, or a push.
 	units       int
 	first, last backend.Token
-	asked       bool // the session is to give back
+	asked       bool // the session is asked to give units back
 
 	// Of what was executed.
 	pushes []step
-	wanted []string // the sessions that it asks to give back
-	calmed []string // those that learn that no other waits
+	wanted []string // the sessions that the request asks to give units back
+	calmed []string // the sessions that learn that no other session waits any more
 	fresh  bool     // there was no record before
 	state  sharedState
 
 	// Of an owner that comes or goes.
 	writes bool
-	reads  bool // it reads already, or goes on doing so
+	reads  bool // the owner already reads, or goes on reading
 }
 
 // A sharedState is what the server has of a shared name.
@@ -62,20 +62,20 @@ type sharedEntry struct {
 type sharedPlace struct {
 	s     string
 	want  int
-	left  int64 // until it is lost, ms, as of a lease
+	left  int64 // ms until the place is lost
 	order uint64
 }
 
-// A sharing is what a trace of a shared name needs besides the fields of a trace. trace.mu guards it.
+// A sharing has the fields that a trace of a shared name needs in addition to those of a trace. trace.mu guards them.
 type sharing struct {
 	names  map[string]string // the sessions' names in the trace, by their ids
 	inside []*sharedUse
-	wanted []string // the sessions that the message being executed asks to give back
+	wanted []string // the sessions that the message being executed asks to give units back
 	calmed []string
 	fresh  bool
 }
 
-// A sharedUse is an owner that has one side.
+// A sharedUse is the use of one side by an owner.
 type sharedUse struct {
 	session string
 	writes  bool
@@ -89,7 +89,7 @@ func (tr *trace) meet(id, name string) {
 	tr.names[id] = name
 }
 
-// got notes that an owner has a side. It has the other one, too, if it reads already, or goes on doing so.
+// got notes that an owner has a side. With reads, the owner also has the read side: it already reads, or goes on reading.
 func (tr *trace) got(u *sharedUse, token backend.Token, reads bool) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -97,7 +97,7 @@ func (tr *trace) got(u *sharedUse, token backend.Token, reads bool) {
 	tr.noteLocked(step{what: "got", s: u.session, token: token, share: &shareStep{writes: u.writes, reads: reads}})
 }
 
-// leaves notes that an owner gives a side up, or knows that it is lost.
+// leaves notes that an owner gives a side up, or knows that the side is lost.
 func (tr *trace) leaves(u *sharedUse, what string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -107,7 +107,8 @@ func (tr *trace) leaves(u *sharedUse, what string) {
 	}
 }
 
-// leavesIfLost notes the losses of a session's owners that do not act on them yet: the session gives back meanwhile.
+// leavesIfLost notes the losses of those owners of a session that have not reacted yet: meanwhile the session gives the units
+// back.
 func (tr *trace) leavesIfLost(session string) {
 	tr.mu.Lock()
 	all := slices.Clone(tr.inside)
@@ -150,7 +151,7 @@ func (w *sharedWorker) visit(own context.Context, writes bool, most, dwell time.
 	u := w.enters(after, writes, false)
 	w.stays(after, u, dwell)
 	if !writes {
-		_ = w.lock.RUnlock(after) // ErrLost, or it is tried until the lease is over
+		_ = w.lock.RUnlock(after) // it returns ErrLost, or the session repeats it until the lease is over
 		return
 	}
 	goesOn := w.random.IntN(3) == 0 && w.lock.RLock(after) == nil
@@ -159,7 +160,7 @@ func (w *sharedWorker) visit(own context.Context, writes bool, most, dwell time.
 		_ = w.lock.Unlock(after)
 		return
 	}
-	r := w.enters(after, false, w.lock.HoldCount(after) > 0) // else the write side was lost before
+	r := w.enters(after, false, w.lock.HoldCount(after) > 0) // if it is false, the write side was lost before
 	w.tr.leaves(u, "left")
 	_ = w.lock.Unlock(after)
 	w.stays(after, r, w.dwell())
@@ -188,7 +189,7 @@ func (w *sharedWorker) enters(own context.Context, writes, reads bool) *sharedUs
 	return u
 }
 
-// stays keeps a side for a while, or until it is lost, and notes the loss. A reader that was not lost leaves.
+// stays keeps a side for a while, or until it is lost, and notes the loss. A reader that has not lost the side leaves it.
 func (w *sharedWorker) stays(own context.Context, u *sharedUse, dwell time.Duration) {
 	select {
 	case <-w.lock.Lost(own):
@@ -206,7 +207,7 @@ func (s tracedSink) Shared(g backend.ShareGrant) {
 	s.push(step{s: s.b.session, kind: "push", epoch: g.Epoch, share: units}, func() { s.shared.Shared(g) })
 }
 
-// SharedWanted passes on that another session waits, or none does.
+// SharedWanted passes on the message that another session waits, or that none does.
 func (s tracedSink) SharedWanted(name string, may int, try uint64) {
 	tr := s.b.tr
 	tr.mu.Lock()
@@ -242,7 +243,8 @@ func (r tracedRemote) Share(ctx context.Context, req backend.ShareRequest) (back
 	})
 }
 
-// sharedLocked completes the step of a request that was executed, and returns what its session hears. tr.mu is held.
+// sharedLocked completes the step of a request that was executed, and returns the message that its session hears. tr.mu is
+// held.
 func (tr *trace) sharedLocked(s step, reply *shareStep, st sharedState) (done, heard *shareStep) {
 	all := *s.share
 	all.units, all.first, all.last, all.asked = reply.units, reply.first, reply.last, reply.asked
@@ -258,7 +260,7 @@ func (tr *trace) sharedLocked(s step, reply *shareStep, st sharedState) (done, h
 	return &all, reply
 }
 
-// read returns what the server has of the shared name. What has ended is not there any more.
+// read returns what the server has of the shared name, without anything that has ended.
 func (tr *trace) read() (st sharedState) {
 	c := tr.server.Client()
 	fields, err := c.Do(context.Background(), c.B().Hgetall().Key("relock:{"+traced+"}:t:"+traced).Build()).AsStrMap()
@@ -291,7 +293,7 @@ func (tr *trace) read() (st sharedState) {
 	return st
 }
 
-// block returns the first token of the session that has all units, and 0 if none has.
+// block returns the first token of the session that has all units. It returns 0 if no session has all.
 func (st *sharedState) block() (first backend.Token) {
 	for _, e := range st.entries {
 		if e.units == backend.AllUnits {
@@ -345,7 +347,8 @@ func (x *shareStep) text(what string, rank func(backend.Token) int) string {
 		rank(x.state.block()), rank(x.state.top), strings.Join(entries, ", "), strings.Join(places, ", "))
 }
 
-// tracedLimit stands for AllUnits in a trace, and is the Limit of SharesTrace.cfg: AllUnits is the largest integer of TLC.
+// tracedLimit stands for AllUnits in a trace, and is the Limit of SharesTrace.cfg: AllUnits is the largest integer that TLC
+// knows.
 const tracedLimit = 1000
 
 func few(units int) int { return min(units, tracedLimit) }

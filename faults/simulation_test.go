@@ -28,18 +28,18 @@ var hours = flag.Float64("hours", float64(testsize.Of(75, 25))/60, "how many hou
 
 // The sizes of a world.
 const (
-	simCalm      = 5 * time.Minute // without faults
+	simCalm      = 5 * time.Minute // the time without faults
 	simulated    = 25 * time.Minute
 	simProcesses = 3
 	simWorkers   = 4
 	simLease     = 6 * simHeartbeat
 	simHeartbeat = 12 * time.Second
 	simLinger    = simHeartbeat / 2
-	simTurn      = 3                // hand-overs of a cohort of which traces are written
+	simTurn      = 3                // the most hand-overs of a cohort of which traces are written
 	simPatience  = 30 * time.Minute // in virtual time
-	simKept      = 5 * time.Minute  // what the server keeps of a name that is not in use
+	simKept      = 5 * time.Minute  // how long the server keeps the records of a name that is not in use
 
-	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // see least
+	simLeast       = min(simLease*2/3, simHeartbeat*3/2) - simHeartbeat/10 // like least
 	simLeastCohort = min(simLease/3, simHeartbeat) - simHeartbeat/10
 )
 
@@ -84,13 +84,13 @@ func TestSimulation(t *testing.T) {
 
 // A world is a server, the processes that use it, and what happens to them.
 type world struct {
-	t        *testing.T // of the bubble
+	t        *testing.T // the test in the bubble
 	seed     uint64
 	server   *redistest.Server
 	recorder *recorder          // nil: no traces are written
 	asker    *reentrant.Session // connected to the server without a cable: no fault concerns it
 	start    time.Time
-	calm     bool // until the first fault; written between the phases, when no process begins
+	calm     bool // true until the first fault; written between the phases, when no process begins
 	born     uint64
 	ending   sync.WaitGroup // processes that have died
 
@@ -100,15 +100,15 @@ type world struct {
 	open     map[string]call // the calls that have not returned, by client and name
 	deaths   map[string]int64
 	forgets  []history.Span
-	restored int64           // when an older copy of the data took over last
+	restored int64           // when an older copy of the data last took over
 	turns    map[string]int  // the number of times that a worker had something
 	inside   map[*part]*hand // parts in use, by hands that have not begun to release them
-	seen     map[string]bool // the holds of Locks that observers were told of, by session, name and token
+	seen     map[string]bool // the holds of Locks about which observers have heard, by session, name and token
 	trips    []*trip
 	trip     int // the number of trips so far
 	diary    []string
 
-	holds    map[string]held  // by key: the last
+	holds    map[string]held  // the latest hold of each key
 	repaired map[string]int64 // when the last fault that concerned a process was over
 	findings []string
 
@@ -116,10 +116,10 @@ type world struct {
 	used     map[stake]int64   // when a process last had something to do with a name
 
 	storm   int64 // when the calm was over
-	scripts int   // sent until then
+	scripts int   // the number of scripts sent in the calm
 }
 
-// held is a hold.
+// held is a hold, as far as the calls about it show.
 type held struct {
 	token uint64
 	since int64 // when the acquire was called
@@ -129,7 +129,7 @@ type held struct {
 	gone  bool // its loss has been seen
 }
 
-// broken is a time of repair that has not come.
+// broken stands for the time of a repair that has not happened yet.
 const broken = math.MaxInt64 / 2
 
 func newWorld(seed uint64) *world {
@@ -172,7 +172,7 @@ func (w *world) play(t *testing.T) {
 	w.expires()
 }
 
-// expires checks that what is left in the server ends by itself, and soon.
+// expires checks that everything that is left in the server ends by itself, and soon.
 func (w *world) expires() {
 	c := w.server.Client()
 	left, err := c.Do(w.t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
@@ -186,8 +186,8 @@ func (w *world) expires() {
 	}
 }
 
-// kept returns how long the server may keep a key. A record whose tokens ran ahead of the clock is kept for that much
-// longer, rounded up to seconds.
+// kept returns how long the server may keep a key. A record whose tokens ran ahead of the clock is kept for longer by that
+// much, rounded up to seconds.
 func (w *world) kept(key string) time.Duration {
 	if !strings.Contains(key, ":t:") {
 		return simKept
@@ -220,8 +220,8 @@ func (w *world) plain() bool     { return w.seed%7 == 1 }
 func (w *world) deaf() bool      { return w.seed%11 == 6 }
 func (w *world) lags() bool      { return w.seed%11 == 7 }
 
-// lateness returns how much later calls are because messages are lost: each lost message costs a heartbeat, and some calls need
-// two messages.
+// lateness returns by how much calls are later because messages are lost. Each lost message costs a heartbeat, and some calls
+// need two messages.
 func (w *world) lateness() time.Duration {
 	if w.deaf() {
 		return simHeartbeat * 5 / 2
@@ -229,11 +229,11 @@ func (w *world) lateness() time.Duration {
 	return 0
 }
 
-// traced reports whether traces of a world can be written: the specification does not explain that the server's clock steps, and
-// what it does without scripts.
+// traced reports whether traces of a world can be written. The specification explains neither steps of the server's clock nor
+// what the server does without scripts.
 func (w *world) traced() bool { return !w.lags() && !w.plain() }
 
-// released reports whether the server has nothing left of any name.
+// released reports whether the server has nothing left under any name.
 func (w *world) released() bool {
 	for _, lock := range simLocks {
 		if len(keys(w.t, w.server.Client(), lock)) > 0 {
@@ -258,7 +258,7 @@ func (w *world) released() bool {
 	return true
 }
 
-// now is the virtual time. No two readings are equal: a command takes no virtual time, but it has an order.
+// now is the virtual time. No two readings are equal: commands take no virtual time, but the readings show their order.
 func (w *world) now() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,7 +280,7 @@ func (w *world) noteLocked(format string, args ...any) {
 	w.diary = append(w.diary, fmt.Sprintf("%12v  ", time.Duration(w.nowLocked()))+fmt.Sprintf(format, args...))
 }
 
-// recovers waits until every worker has had something after the last fault.
+// recovers waits until every worker has had a lock, a side or permits after the last fault.
 func (w *world) recovers(alive []*process) {
 	w.mu.Lock()
 	before := make(map[string]int)
@@ -348,7 +348,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 	if h.Local = w.cohorts(); h.Local {
 		h.Least = simLeastCohort
 	}
-	slots := h // a slot is lost with its permit, which a process hands over without asking Redis
+	slots := h // a slot is lost with its permit, which a process passes to its next owner without asking Redis
 	slots.Ops, slots.Local = numbers, true
 	verdicts := []history.Verdict{history.Judge(h), history.Judge(slots), history.JudgeShared(history.SharedHistory{
 		Ops: shared, Deaths: w.deaths, Forgets: w.forgets, Lease: simLease,
@@ -372,7 +372,7 @@ func (w *world) judge(t *testing.T) (holds, lost int) {
 // keep saves what is needed to understand a failure.
 func (w *world) keep(t *testing.T, verdicts []history.Verdict) {
 	if os.Getenv("RELOCK_MUTANT") != "" {
-		return // it is expected to fail
+		return // the simulation of a mutant is expected to fail
 	}
 	dir, err := os.MkdirTemp("", "relock-simulation-") //nolint:usetesting // it outlives the test
 	require.NoError(t, err)
@@ -383,7 +383,7 @@ func (w *world) keep(t *testing.T, verdicts []history.Verdict) {
 	t.Logf("seed %d; what happened, and pictures, are in %s", w.seed, dir)
 }
 
-// between returns a time between two others.
+// between returns a random time from least to most.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }

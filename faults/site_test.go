@@ -25,7 +25,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// patience is a lease, or another time, that must not end by itself in a test, however busy the machine is.
+// patience is a time that must not pass in a test, however busy the machine is, such as a lease.
 const patience = 60 * time.Second
 
 // limit is how long a test waits before it fails.
@@ -58,10 +58,11 @@ func (p patient) Run() int {
 	return status
 }
 
-// slow is how long a call takes only if this machine stands still. A session gives a command twice as long.
+// slow is a time that a call takes only if this machine stands still. A session gives a command twice as long.
 const slow = time.Second
 
-// orLater calls Unlock, and forgives that its reply came too late: then the session repeats it in the background.
+// orLater calls Unlock, and ignores the error that the reply came too late: then the session repeats the release in the
+// background.
 func orLater(unlock func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		began := time.Now()
@@ -94,7 +95,7 @@ func session(t *testing.T, addr string, opts ...reentrant.Option) *reentrant.Ses
 	return sessionBy(t, addr, func(b backend.Backend) backend.Backend { return b }, opts...)
 }
 
-// sessionBy opens a session whose backend passes through another one.
+// sessionBy opens a session whose backend is wrapped by the function by.
 func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backend, opts ...reentrant.Option) (s *reentrant.Session) {
 	t.Helper()
 	for begun := time.Now(); s == nil; { // opening a session is a single try, and the machine may stand still during it
@@ -109,7 +110,7 @@ func sessionBy(t *testing.T, addr string, by func(backend.Backend) backend.Backe
 	}
 	t.Cleanup(func() {
 		patience := limit
-		if t.Failed() { // what it still holds is not released
+		if t.Failed() { // Close does not release what the session still holds
 			patience = time.Second
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -124,7 +125,7 @@ type section struct {
 	inside   atomic.Int32
 	overlaps atomic.Int32
 	fallen   atomic.Int32
-	passed   atomic.Int64  // read by goroutines that only watch
+	passed   atomic.Int64  // read by goroutines that do not have the lock
 	token    backend.Token // guarded by the lock under test: if two owners overlap, the race detector finds that too
 	entries  int
 }
@@ -148,7 +149,7 @@ func (s *section) verify(t *testing.T) {
 	assert.Zero(t, s.fallen.Load(), "a token did not rise")
 }
 
-// lasting returns options with which no hold ends, and no waiter asks again, while a test runs.
+// lasting returns options with which no lease ends, and no waiter asks again, while a test runs.
 func lasting() []reentrant.Option {
 	return []reentrant.Option{reentrant.WithLease(2 * patience), reentrant.WithHeartbeat(patience / 2)}
 }
@@ -159,7 +160,8 @@ func enduring() []reentrant.Option {
 	return []reentrant.Option{reentrant.WithLease(patience), reentrant.WithHeartbeat(patience / 20)}
 }
 
-// locked takes a lock, and returns the hold's token. If this machine stands still for a whole lease first, it does so again.
+// locked takes a lock, and returns the hold's token. If this machine stands still for so long that the hold is lost, locked
+// takes the lock again.
 func locked(ctx context.Context, t *testing.T, l *reentrant.Lock) backend.Token {
 	t.Helper()
 	for {
@@ -194,7 +196,8 @@ func keys(t *testing.T, c rueidis.Client, lock string) []string {
 	return left
 }
 
-// rounds scales the long tests, to a third by default: FAULTS_ROUNDS=10 makes them ten times as long as at full size.
+// rounds scales the long tests: to a third, unless tests run at full size. FAULTS_ROUNDS=10 makes them ten times as long as at
+// full size.
 func rounds(n int) int {
 	factor, err := strconv.Atoi(os.Getenv("FAULTS_ROUNDS"))
 	if err != nil {
@@ -222,8 +225,8 @@ func evals(t *testing.T, c rueidis.Client) int {
 	return n
 }
 
-// fewestEvals calls do three times and returns the least number of scripts that it takes: commands that a slow machine
-// sends again can only add to it.
+// fewestEvals calls do three times, and returns the least number of scripts that a call takes. On a slow machine commands are
+// sent again, which only adds to the number.
 func fewestEvals(t *testing.T, c rueidis.Client, do func()) int {
 	t.Helper()
 	fewest := math.MaxInt

@@ -11,7 +11,8 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// rest lets the time before the first fault pass. In some worlds the server's clock goes back a little, which counts as no fault.
+// rest lets the time before the first fault pass. In some worlds the server's clock goes back a little in this time; that does
+// not count as a fault.
 func (w *world) rest(alive []*process) {
 	random := w.random(1 << 33)
 	for i := 1; time.Since(w.start) < simCalm-auditEvery; i++ {
@@ -61,21 +62,21 @@ var calamities = []calamity{
 	(*world).clockSteps,
 }
 
-// rage causes one fault after the other, as long as nothing has been found.
+// rage causes one fault after the other, until there is a finding or the storm is over.
 func (w *world) rage(alive []*process) {
 	random := w.random(0)
 	for (time.Since(w.start) < simulated || w.tracesMore()) && !w.found() {
 		time.Sleep(between(random, time.Second, 4*simHeartbeat))
 		w.audit()
 		happens := calamities[random.IntN(len(calamities))]
-		if w.recorder != nil && w.forgetful() && random.IntN(8) == 0 { // what a session does about a loss shows best in traces
+		if w.recorder != nil && w.forgetful() && random.IntN(8) == 0 { // traces show best what a session does about a loss
 			happens = (*world).flush
 		}
 		happens(w, random, &alive[random.IntN(len(alive))], alive)
 	}
 }
 
-// tracesMore reports whether a trace may still become as long as it shall be.
+// tracesMore reports whether some trace is not yet as long as it may become.
 func (w *world) tracesMore() bool {
 	return w.recorder != nil && time.Since(w.start) < 3*simulated && !w.recorder.full()
 }
@@ -93,7 +94,7 @@ func breaks(what string, up, down fault) calamity {
 	}
 }
 
-// concerns records that a fault concerns processes, until it is over.
+// concerns records that a fault concerns processes, until the time over.
 func (w *world) concerns(over int64, all ...*process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,8 +103,8 @@ func (w *world) concerns(over int64, all ...*process) {
 	}
 }
 
-// lost checks that a loss has a reason: that a fault concerned the process during its hold, or within a lease before. Its
-// owners may have handed the lock to each other since. w.mu is held.
+// lost checks that a loss has a reason: a fault concerned the process during its hold, or within a lease before. The process's
+// owners may have handed the lock to each other since the fault. w.mu is held.
 func (w *world) lost(c call) {
 	h := w.holds[c.key()]
 	over := w.repaired[c.Process]
@@ -115,7 +116,7 @@ func (w *world) lost(c call) {
 	}
 }
 
-// dies ends a process suddenly, as far as others can see: its connections are closed, or they stay open and carry nothing.
+// dies ends a process suddenly, as seen by others: its connections are closed, or stay open and carry nothing.
 func (w *world) dies(random *rand.Rand, p **process, _ []*process) {
 	dead := *p
 	end := []fault{cutting, dropping}[random.IntN(2)]
@@ -139,7 +140,7 @@ func (w *world) leaves(_ *rand.Rand, p **process, _ []*process) {
 	w.replace(p)
 }
 
-// replace lets another process take the place of one.
+// replace puts another process in the place of one.
 func (w *world) replace(p **process) {
 	(*p).stop()
 	w.ending.Go((*p).gone)
@@ -168,8 +169,8 @@ func (w *world) stalls(random *rand.Rand, _ **process, alive []*process) {
 	w.concerns(w.now(), all...)
 }
 
-// flush makes the server forget all its data. In a world of which traces are written it waits for a hold that lingers, and often
-// closes all connections, so that sessions soon know.
+// flush makes the server forget all its data. In a world of which traces are written, flush waits until a session keeps a lock
+// that no owner uses, and often closes all connections, so that sessions soon know of the loss.
 func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
 	if !w.forgetful() {
 		return
@@ -187,7 +188,7 @@ func (w *world) flush(random *rand.Rand, _ **process, alive []*process) {
 	})
 }
 
-// traces calls do, which changes the server's data. If traces are written, each gets a step with the name what.
+// traces calls do, which changes the server's data. If traces are written, each trace gets a step whose name is what.
 func (w *world) traces(what string, do func()) {
 	if w.recorder == nil {
 		do()
@@ -196,7 +197,7 @@ func (w *world) traces(what string, do func()) {
 	w.recorder.notes(what, do)
 }
 
-// failsOver makes an older copy the server's data. Its clock may be ahead, if no traces are written.
+// failsOver makes an older copy the server's data. If no traces are written, the server's clock may be ahead afterwards.
 func (w *world) failsOver(random *rand.Rand, _ **process, alive []*process) {
 	if !w.forgetful() {
 		return

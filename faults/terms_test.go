@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The terms of locks with options.
+// The terms of locks that are taken with options.
 const (
 	simFixed   = 2 * simHeartbeat
 	simAtLeast = simHeartbeat * 3 / 4
@@ -19,14 +19,14 @@ const (
 
 // What hands do with several locks, and with locks on special terms.
 
-// lockWith is a lock with options.
+// lockWith returns the part that a lock with options is.
 func (h *hand) lockWith(name string, t terms) *part {
 	p := lockPart(h.own, h.session.NewLock(name, t.options()...))
 	p.terms = t
 	return p
 }
 
-// useBoth takes two locks together. The judges know a hold of each.
+// useBoth takes two locks together. The judges count this as a hold of each lock.
 func (h *hand) useBoth(ctx context.Context) {
 	north, south := h.session.NewLock(simNorth), h.session.NewLock(simSouth)
 	both := reentrant.NewMultiLock(south, north)
@@ -152,7 +152,7 @@ func (h *hand) useBell(ctx context.Context) {
 	}
 }
 
-// useGate takes a lock at which some do not keep to the order.
+// useGate takes a lock. Some of its waiters do not keep to the order.
 func (h *hand) useGate(ctx context.Context) {
 	p := h.lockWith(simGate, terms{unfair: h.random.IntN(2) == 0, most: h.random.IntN(2) * simWaiting})
 	if h.acquire(ctx, p) {
@@ -205,7 +205,7 @@ func (h *hand) inspects(l *reentrant.Lock, p *part, note string) {
 	}
 }
 
-// tooSoon finds locks that others got before the least time of a hold was over.
+// tooSoon finds locks that other owners got before the least time of a hold was over.
 func (w *world) tooSoon() (findings []string) {
 	for _, c := range w.calls {
 		if c.Kind != history.Unlock || c.Outcome != history.OK || c.held.depth > 0 || c.held.terms.atLeast == 0 {
@@ -216,7 +216,8 @@ func (w *world) tooSoon() (findings []string) {
 	return findings
 }
 
-// tooSoonAfter finds what began too soon after an Unlock. The server may have forgotten the rest of the time.
+// tooSoonAfter finds calls that got the lock of c too soon after c's Unlock. The server may have forgotten the rest of the
+// least time.
 func (w *world) tooSoonAfter(c call) (findings []string) {
 	ends := c.held.got + (c.held.terms.atLeast - 5*time.Millisecond).Nanoseconds()
 	for _, f := range w.forgets {

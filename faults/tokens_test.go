@@ -7,11 +7,12 @@ import (
 	"github.com/relock-go/relock/faults/history"
 )
 
-// simBlock is by how much tokens may run ahead of the server's clock.
+// simBlock is the longest time by which tokens may run ahead of the server's clock.
 const simBlock = 5 * time.Second
 
-// mistimed finds tokens that do not come from the server's clock, which in a calm is the world's. A session that keeps a lock may
-// go on from an older token, and a caller may get the grant of an earlier caller that has left, if the message with that grant was lost.
+// mistimed finds tokens that do not come from the server's clock. In a calm this clock is the world's. A session that keeps a
+// lock may continue from an older token. A caller may get the grant of an earlier caller that has left, if the message with
+// that grant was lost.
 func (w *world) mistimed() (findings []string) {
 	for _, c := range w.calls {
 		if c.Return > w.storm || c.Kind != history.Acquire || c.Outcome != history.OK || c.again || c.Token == 0 || c.Read {

@@ -39,16 +39,16 @@ const (
 // traced is the name of the lock in a traced world.
 const traced = "traced"
 
-// Sessions use one lock over a network that delays, loses and doubles, and each step is recorded: what they send, what the
-// server executes and replies, what they hear, and for how long an owner has the lock. spec/trace/RelockTrace.tla then says
-// whether the specification explains the traces (.ci/traces).
+// Sessions use one lock over a network that delays, loses and doubles messages. Each step is recorded: what sessions send, what
+// the server executes and replies, what sessions hear, and for how long an owner has the lock. Then spec/trace/RelockTrace.tla
+// shows whether the specification explains the traces (.ci/traces).
 func TestTraces(t *testing.T) {
 	recordTraces(t, func(s *reentrant.Session, w tracedWork) func(context.Context) {
 		return (&traceWorker{w, s.NewLock(traced)}).work
 	})
 }
 
-// recordTraces records traces of sessions whose owners do what work returns for each.
+// recordTraces records traces of sessions. work returns the function that each owner of a session runs.
 func recordTraces(t *testing.T, work func(*reentrant.Session, tracedWork) func(context.Context)) {
 	first := *seed
 	if first == 0 {
@@ -81,12 +81,12 @@ type step struct {
 	until   int64         // attempt: its notAfter; release: for how long a copy of an attempt may be under way
 	token   backend.Token // given or confirmed; attempt: the highest that the session has seen
 	keep    bool          // the attempt leaves the lease as it is
-	prior   uint64        // the epoch whose record it compares, if the session knows it
+	prior   uint64        // the epoch whose record the attempt compares, if the session knows it
 	again   bool          // the message stays under way
-	reply   string        // to what was executed
-	to      string        // the session that got the lock by it while it waited
-	toEpoch uint64        // and its epoch
-	share   *shareStep    // of a shared name; nil of a lock
+	reply   string        // to the message that was executed
+	to      string        // the session that got the lock by this message while it waited
+	toEpoch uint64        // the epoch of that session
+	share   *shareStep    // for a shared name; nil for a lock
 }
 
 // A trace is what sessions and their server did about one lock.
@@ -100,11 +100,11 @@ type trace struct {
 	start  time.Time
 	steps  []step
 	full   bool
-	cut    map[string]time.Time // until when a session hears and says nothing
-	pushed []step               // while a message is executed
+	cut    map[string]time.Time // the times until which sessions that are cut off hear and say nothing
+	pushed []step               // the messages that the server has sent for the message being executed
 	fault  error
 
-	sharing // of a shared name
+	sharing // for a shared name
 }
 
 func newTrace(t *testing.T, seed uint64) *trace {
@@ -261,7 +261,7 @@ func (w *traceWorker) work(own context.Context) {
 	}
 }
 
-// waits reports whether a worker gets a lock. At times it gives up after so long at most.
+// waits reports whether a worker gets a lock. In some cases the worker gives up after the time most.
 func (w *tracedWork) waits(own context.Context, most time.Duration, lock func(context.Context) error) bool {
 	if w.random.IntN(3) > 0 {
 		return lock(own) == nil
@@ -271,8 +271,8 @@ func (w *tracedWork) waits(own context.Context, most time.Duration, lock func(co
 	return lock(ctx) == nil
 }
 
-// hurry uses the lock some times, each for a moment: owners of one session then hand it to each other, or give up while an attempt
-// is under way.
+// hurry uses the lock some times, each time for a moment. So owners of one session hand the lock to each other, or give up
+// while an attempt is under way.
 func (w *traceWorker) hurry(own context.Context) {
 	for range 8 {
 		if w.waits(own, 6*time.Millisecond, w.lock.Lock) {
@@ -281,19 +281,19 @@ func (w *traceWorker) hurry(own context.Context) {
 	}
 }
 
-// dwell is for how long a worker uses a lock.
+// dwell returns for how long a worker uses a lock.
 func (w *tracedWork) dwell() time.Duration {
 	switch w.random.IntN(16) {
 	case 0, 1:
 		return between(w.random, 0, 3*traceLease)
-	case 2: // it stays until its lease ends
+	case 2: // the worker stays until the lease ends
 		w.tr.cutOff(w.session, 2*traceLease)
 		return 2 * traceLease
 	}
 	return between(w.random, 0, 2*traceBeat)
 }
 
-// use has the lock for a while, and notes when it no longer may act.
+// use has the lock for a while, and notes the moment from which the owner may no longer act.
 func (w *traceWorker) use(own context.Context, dwell time.Duration) {
 	token, err := w.lock.Token(own)
 	w.tr.note(step{what: "got", s: w.session, token: token})
@@ -307,10 +307,10 @@ func (w *traceWorker) use(own context.Context, dwell time.Duration) {
 		}
 	}
 	w.tr.note(step{what: what, s: w.session})
-	_ = w.lock.Unlock(own) // ErrLost, or it is tried until the lease is over
+	_ = w.lock.Unlock(own) // it returns ErrLost, or the session repeats it until the lease is over
 }
 
-// pause reports whether ctx has not ended before d is over.
+// pause waits for d, and returns false if ctx has ended by then.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -342,7 +342,7 @@ type tracedSink struct {
 	b      *tracer
 }
 
-// Granted passes a grant on some time after the command that made it.
+// Granted passes a grant on to the session, some time after the command that made the grant.
 func (s tracedSink) Granted(g backend.Grant) {
 	s.push(step{s: s.b.session, kind: "push", epoch: g.Epoch, token: g.First}, func() { s.Sink.Granted(g) })
 }
@@ -359,7 +359,7 @@ func (s tracedSink) push(push step, arrive func()) {
 	})
 }
 
-// travel brings a message to the session some time later, perhaps twice, if it is not lost.
+// travel brings a message to the session some time later, perhaps twice, unless the message is lost.
 func (s tracedSink) travel(arrive func(again bool)) {
 	tr := s.b.tr
 	once := func(again bool) {
@@ -426,7 +426,7 @@ type tracedRemote struct {
 	b *tracer
 }
 
-// Acquire at times drops what the session remembers of the lock, so that the full script, and not pass.lua, keeps the lease.
+// Acquire at times drops what the session remembers of the lock. Then not pass.lua but the full script keeps the lease.
 func (r tracedRemote) Acquire(ctx context.Context, req backend.AcquireRequest) (backend.AcquireReply, error) {
 	if req.KeepTTL && req.Epoch%3 == 0 {
 		req.Prior = backend.Prior{}
@@ -460,17 +460,17 @@ func (r tracedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (
 
 var errLost = backend.WithOutcomeUnknown(fmt.Errorf("%w: the network", backend.ErrUnavailable))
 
-// A verb has a message executed, and returns the reply as the session gets it, and as the trace has it.
+// A verb has a message executed. It returns the reply twice: as the session gets it, and as the trace has it.
 type verb[R any] func(ctx context.Context) (R, step, error)
 
-// A delivery is the way of a message to the server, and back.
+// A delivery brings a message to the server, and the reply back.
 type delivery[R any] struct {
 	tr   *trace
 	m    step
 	sent int64
 	do   verb[R]
 	back chan struct{} // closed when the reply is here
-	// The next are guarded by tr.mu.
+	// tr.mu guards the fields below.
 	over  bool // the session no longer waits
 	reply R
 	err   error
@@ -482,7 +482,7 @@ func carry[R any](ctx context.Context, tr *trace, m step, do verb[R]) (R, error)
 	m.what = "send"
 	tr.note(m)
 	go d.travel()
-	var late <-chan time.Time // a session's contexts have deadlines, and do not end by themselves
+	var late <-chan time.Time // a session's contexts have deadlines, but are not done when these pass
 	if deadline, ok := ctx.Deadline(); ok {
 		late = time.After(time.Until(deadline))
 	}
@@ -526,8 +526,8 @@ func awaitMillisecond(start time.Time) {
 	time.Sleep((time.Millisecond - past) % time.Millisecond)
 }
 
-// execute has the message executed, alone and at a whole millisecond. A copy that comes in the last moment of its time comes
-// a little later, since the two clocks agree on it only nearly.
+// execute has the message executed, alone and at a whole millisecond. A copy that comes in the last moment of its time is
+// delayed a little, since the two clocks agree on that moment only roughly.
 func (d *delivery[R]) execute(again bool) (R, step, error) {
 	d.tr.turn <- struct{}{}
 	defer func() { <-d.tr.turn }()
@@ -539,7 +539,7 @@ func (d *delivery[R]) execute(again bool) (R, step, error) {
 		d.tr.fresh = d.tr.read().fresh
 	}
 	reply, step, err := d.do(context.Background())
-	synctest.Wait() // until its messages are here
+	synctest.Wait() // until the messages of this command have arrived
 	heard := d.executed(step, again)
 	if err != nil && step.reply != "late" {
 		d.tr.blame(err)
@@ -594,7 +594,7 @@ func (d *delivery[R]) drop(m step) {
 	d.tr.note(m)
 }
 
-// text returns the steps as a tuple of TLA+. Tokens, which TLC's integers cannot have, are numbered in their order.
+// text returns the steps as a tuple of TLA+. Tokens are too large for TLC's integers, so they are numbered in their order.
 func (tr *trace) text() string {
 	tokens := []backend.Token{0}
 	for _, s := range tr.steps {

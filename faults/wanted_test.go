@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// Three sessions want a lock again and again, and each holder keeps it until it is notified that another session waits,
-// while connections are killed and scripts flushed. Each holder is notified, although messages are lost, and although
-// the request to report waiters uses the same connections. A waiter that is not reported would wait for ever.
+// Three sessions want a lock again and again, and each holder keeps it until it is notified that another session waits, while
+// connections are killed and scripts flushed. Every holder is notified, although messages are lost, and although the request
+// for notices uses the same connections. A waiter that is not reported would wait for ever.
 func TestEveryWaiterIsReportedWhileConnectionsAreKilled(t *testing.T) {
 	srv := server(t)
 	c := client(t, srv.Addr())
@@ -48,7 +48,7 @@ func TestEveryWaiterIsReportedWhileConnectionsAreKilled(t *testing.T) {
 				case <-time.After(limit):
 					told = false
 				}
-				_ = l.Unlock(t.Context()) // what cannot be released now is released in the background
+				_ = l.Unlock(t.Context()) // what Unlock cannot release now is released in the background
 				if !assert.True(t, told, "the holder is notified that others wait") {
 					once.Do(func() { close(over) })
 					return

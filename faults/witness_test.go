@@ -12,18 +12,18 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A witness is the observer of a session. It checks that the events are those of a lock: one holder at a time, and an end for
-// each hold.
+// A witness is the observer of a session. It checks that the events describe a lock: one holder at a time, and an end for each
+// hold.
 type witness struct {
 	*process
 	mu    sync.Mutex
 	uses  map[use]int
-	token map[use]reentrant.Token // with which a hold of a Lock began
-	ended map[use]bool            // the latest end of a use is EventReleased, after which a loss may be reported too
-	locks uint64                  // Locks that were acquired
+	token map[use]reentrant.Token // the tokens with which holds of Locks began
+	ended map[use]bool            // true if the latest end of a use was EventReleased: a loss may still be reported after that
+	locks uint64                  // the number of Locks that were acquired
 }
 
-// A use is what an owner has of a name, by its events. Permits have no owner.
+// A use is what an owner has under a name, according to its events. Permits have no owner.
 type use struct {
 	lock  string
 	mode  reentrant.Mode
@@ -49,7 +49,7 @@ func (v *witness) Observe(_ context.Context, e reentrant.Event) {
 		v.stops(u, units, e)
 		v.ended[u] = true
 	case reentrant.EventRenewalFailing:
-		if v.stillCalm() && !errors.Is(e.Err, reentrant.ErrUnavailable) { // a slow parcel, or some in a row
+		if v.stillCalm() && !errors.Is(e.Err, reentrant.ErrUnavailable) { // slow parcels make Redis unavailable
 			v.find("%s observed that %s cannot be renewed: %v", v.name, e.Lock, e.Err)
 		}
 	case reentrant.EventLost:
@@ -91,7 +91,7 @@ func (v *witness) stops(u use, units int, e reentrant.Event) {
 	}
 }
 
-// ends checks that each use has ended, when the session has, and that the session counts as its observer does.
+// ends checks that each use has ended when the session has ended, and that the session and its observer count the same.
 func (v *witness) ends(session *reentrant.Session) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -103,7 +103,7 @@ func (v *witness) ends(session *reentrant.Session) {
 	}
 }
 
-// unobserved finds holds of which the observer was not told.
+// unobserved finds holds about which the observer has not heard.
 func (w *world) unobserved() (findings []string) {
 	for _, c := range w.calls {
 		got := c.Outcome == history.OK && (c.Kind == history.Acquire && !c.again || c.Kind == history.Await) && c.Token > 0

@@ -372,7 +372,7 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 			return func(r *backend.ReleaseRequest) { r.Used = n }
 		}
 		for epoch := uint64(1); ; epoch += 3 {
-			ahead := backend.Token(s.clock()) + 4e6 // so far ahead of the clock that the block of tokens begins after it
+			ahead := backend.Token(s.clock()) + 4e6 // so far ahead that the whole block of tokens is ahead of the clock
 			reply := a.acquire(epoch, func(r *backend.AcquireRequest) { r.Tokens, r.Seen = 64, ahead })
 			assert.Equal(t, backend.Released, a.release(epoch, used(reply.First+9)))
 			assert.Equal(t, backend.Nothing, a.release(epoch, used(reply.First+2)), "twice")
@@ -392,8 +392,8 @@ func TestTheUnusedTailOfABlockIsGivenBack(t *testing.T) {
 	})
 }
 
-// Lua prints only the first 14 digits of a number when it concatenates it: real Redis does so, the embedded one does
-// not.
+// Lua keeps only the first 14 digits of a number when it concatenates the number to a text. Real Redis does so, and the
+// embedded one does not.
 func TestNumbersKeepAllTheirDigits(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -417,7 +417,7 @@ func TestNumbersKeepAllTheirDigits(t *testing.T) {
 	})
 }
 
-// Lua's string.format ends %s at the first NUL byte: in real Redis, not in the embedded one.
+// Lua's string.format ends a %s at the first NUL byte of its text. Real Redis does so, and the embedded one does not.
 func TestNamesAndOwnersAreAnyBytes(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, name := range []string{"a\x00b", "a b\r\nc", "\xff\xfe", "{t}\x00", "%s %d", " "} {
@@ -471,8 +471,8 @@ func TestAttemptsThatWouldExpireAtOnceAreNotSent(t *testing.T) {
 	assert.Empty(t, s.hash())
 }
 
-// Keys that all waiters share expire when the longest time that any waiter asked for is over, in whichever order they
-// asked.
+// Keys that all waiters share expire when the longest time that any waiter asked for is over, whatever the order of the
+// waiters' requests.
 func TestSharedKeysLastForTheLongestTimeAnyWaiterAskedFor(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call may allocate what rueidis allocates for a script with as many keys and arguments, and one string that has all its
-// numbers. Garbage collections and the client's own goroutines can only add to a count, so the smallest of several counts
-// is compared.
+// A call may allocate as much as rueidis does for a script with as many keys and arguments, and one string that has all the
+// call's numbers. Garbage collections and the client's own goroutines can only add to a count, so the test compares the
+// smallest of several counts.
 func TestAllocationsOfACall(t *testing.T) {
 	s := newBench(t)
 	calls := []func() error{s.lock, s.unlock}
@@ -26,10 +26,10 @@ func TestAllocationsOfACall(t *testing.T) {
 	assert.LessOrEqual(t, fewestAllocs(t, calls), fewestAllocs(t, bares)+2)
 }
 
-// A name that is locked for the first time costs a Remote and one string for its keys besides.
+// The first call for a name may also allocate a Remote, and one string for the name's keys.
 func TestAllocationsOfAFreshName(t *testing.T) {
 	s := newBench(t)
-	names := make([]string, 2_000) // more than are counted
+	names := make([]string, 2_000) // more names than the test counts
 	for i := range names {
 		names[i] = "order:" + text(int64(i))
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A section of one goroutine, with and without WithAsyncUnlock: on a server nearby and on one a millisecond away, with one
-// lock and with a new one each time.
+// BenchmarkAsyncUnlock measures a section of one goroutine with and without WithAsyncUnlock, on a server nearby and on one a
+// millisecond away, with one lock and with a new lock each time.
 func BenchmarkAsyncUnlock(b *testing.B) {
 	modes := []struct {
 		name string
@@ -49,7 +49,7 @@ func BenchmarkAsyncUnlock(b *testing.B) {
 	}
 }
 
-// faraway returns an address whose replies come d later than those of a server.
+// faraway returns an address that forwards to the server at addr, and whose replies come later by d.
 func faraway(tb testing.TB, addr string, d time.Duration) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(tb, err)
@@ -75,7 +75,7 @@ func faraway(tb testing.TB, addr string, d time.Duration) string {
 	return listener.Addr().String()
 }
 
-// reply passes the server's data on to the client, d later, until the server or the client has closed its connection.
+// reply passes the server's data on to the client with a delay of d, until the server or the client has closed its connection.
 func reply(client, server net.Conn, d time.Duration) {
 	type piece struct {
 		data []byte

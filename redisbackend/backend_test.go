@@ -112,7 +112,7 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// Open also returns when its context ends after the server has accepted the password and then stops replying.
+// If the server accepts the password and then stops replying, Open returns when its context ends.
 func TestOpenReturnsWhenItsContextEndsAfterTheServerStopped(t *testing.T) {
 	server := redisserver.Start(t)
 	pinged := make(chan struct{}, 1)
@@ -144,14 +144,14 @@ func (d *deafToPing) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// rueidis starts a reading goroutine for each connection that it serves in its slower, concurrent mode. Even if Open's
-// context can be cancelled and has no deadline, the connection for commands must stay in the fast mode.
+// rueidis starts a reading goroutine for each connection that it serves in its slower, concurrent mode. The connection for
+// commands must stay in the fast mode, even if Open's context can be cancelled and has no deadline.
 func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
 	const concurrent = "rueidis.(*pipe)._backgroundRead"
 	server := redisserver.Start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	before := goroutinesIn(concurrent) // some of earlier tests may be about to end
+	before := goroutinesIn(concurrent) // goroutines of earlier tests may be about to end
 	b, err := redisbackend.Open(ctx, patiently(server.URL()))
 	require.NoError(t, err)
 	defer b.Close()
@@ -168,7 +168,7 @@ func TestOpenKeepsTheConnectionInItsFastMode(t *testing.T) {
 	assert.Len(t, started, 1, "only the connection of the session's channel has a reading goroutine")
 }
 
-// A client in its fast mode notices only at the next command that its connection has been closed.
+// The connection of the client has ended before NewSession. A client in its fast mode notices that only at its next command.
 func TestASessionOpensThoughTheConnectionHasEnded(t *testing.T) {
 	server := redisserver.Start(t)
 	b, err := redisbackend.Open(t.Context(), patiently(server.URL()))
@@ -181,7 +181,7 @@ func TestASessionOpensThoughTheConnectionHasEnded(t *testing.T) {
 	require.NoError(t, session.Close(t.Context()))
 }
 
-// OpenClient takes options that a URL cannot express, and Close closes the client that it made.
+// OpenClient accepts options that a URL cannot express, and Close closes the client that OpenClient made.
 func TestOpenClient(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}

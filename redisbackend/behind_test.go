@@ -12,12 +12,12 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A heartbeat of a session that waits behind the head of a shared name is handled by behind.lua, the first lines of share.lua.
-// The explorer compares these lines with package protocol. The tests in this file begin with states to which no rule of
-// the protocol leads.
+// A heartbeat of a session that waits behind the head of a shared name's queue is handled by behind.lua, the first lines of
+// share.lua. The explorer compares these lines with package protocol. The tests in this file begin with states that no rule of
+// the protocol produces.
 
-// behind makes one session hold a read-write lock, and two wait for it. It returns a function that sends a heartbeat of
-// the second waiter.
+// behind makes one session hold a read-write lock, and two sessions wait for the lock. It returns a function that sends a
+// heartbeat of the second waiter.
 func (s *site) behind() (heartbeat func() (backend.ShareReply, error)) {
 	for _, id := range []string{"holder", "head"} {
 		_, err := s.join(id).share(sharing(1, 0, backend.AllUnits))
@@ -29,7 +29,7 @@ func (s *site) behind() (heartbeat func() (backend.ShareReply, error)) {
 	return func() (backend.ShareReply, error) { return m.share(req) }
 }
 
-// tamper changes one of the numbers in a field of a shared name's record, and returns the one that was there.
+// tamper changes one of the numbers in a field of a shared name's record, and returns the number that was there before.
 func (s *site) tamper(field string, number int, text string) (before string) {
 	raw, err := s.do("HGET", s.side("t"), field).ToString()
 	require.NoError(s, err)
@@ -39,7 +39,8 @@ func (s *site) tamper(field string, number int, text string) (before string) {
 	return before
 }
 
-// entry returns the numbers of a session's entry: units are the second, the order of its place is the eighth.
+// entry returns the numbers of a session's entry. The second number is the units, and the eighth is the order of the session's
+// place.
 func (s *site) entry(session string) []string {
 	raw, err := s.do("HGET", s.side("t"), session).ToString()
 	require.NoError(s, err)
@@ -66,7 +67,8 @@ func TestAHeartbeatBehindTheHeadIsEightCommands(t *testing.T) {
 	})
 }
 
-// A heartbeat from behind the head also serves a head that fits, or refuses a head that only tries and cannot have the lock.
+// A heartbeat from behind the head serves the head if its request fits. If the head only tries, and cannot have the lock, the
+// heartbeat refuses the head.
 func TestAHeartbeatBehindTheHeadSettlesTheHead(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		heartbeat := s.behind()
@@ -111,7 +113,7 @@ func TestAHeartbeatBehindTheHeadIsRefusedAsEver(t *testing.T) {
 	})
 }
 
-// On a Redis without free memory, the heartbeat of a session behind the head still keeps its place.
+// On a Redis without free memory, a heartbeat of a session behind the head still keeps the session's place.
 func TestAHeartbeatBehindTheHeadOnAFullServer(t *testing.T) {
 	t.Parallel()
 	s := realRedis(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// bare is a script that does nothing, called with as many keys and arguments as our scripts: it shows the cost of a
+// bare is a script that does nothing. It is called with as many keys and arguments as our scripts, so it shows the cost of a
 // round trip.
 type bare struct {
 	client     rueidis.Client
@@ -36,7 +36,7 @@ func (b *bare) call(ctx context.Context) error {
 	return err
 }
 
-// bench measures an uncontended lock and, for comparison, the bare script, on one connection.
+// bench has an uncontended lock and, for comparison, bare scripts, on one connection.
 type bench struct {
 	ctx              context.Context
 	conn             backend.Conn
@@ -81,8 +81,8 @@ func (b *bench) unlock() error {
 	return err
 }
 
-// BenchmarkUncontended compares an uncontended Lock and Unlock with two calls of a script that does nothing. They
-// alternate in one run, since the machine's speed varies by more than the difference.
+// BenchmarkUncontended compares an uncontended Lock and Unlock with two calls of a script that does nothing. The two alternate
+// in one run, because the speed of the machine varies by more than they differ.
 func BenchmarkUncontended(b *testing.B) {
 	s := newBench(b)
 	steps := []func() error{s.lock, s.unlock,

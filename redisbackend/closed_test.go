@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The client stays open when the session is closed. Even so, a closed session cannot take a lock from another session.
+// A session that has been closed cannot take a lock from another session, even while its client stays open.
 func TestAClosedSessionChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, site *site) {
 		for way, opts := range map[string][]redisbackend.Option{"scripts": nil, "no scripts": {redisbackend.WithoutScripts()}} {
@@ -66,7 +66,7 @@ func changesNothing(t *testing.T, name string, s [2]*reentrant.Session) {
 	require.NoError(t, orLater(rw.Unlock)(ctx))
 }
 
-// changesNoLock is changesNothing for a plain lock.
+// changesNoLock is changesNothing for a Lock.
 func changesNoLock(t *testing.T, name string, s [2]*reentrant.Session) {
 	ctx := t.Context()
 	held := s[1].NewLock(name + "-lock")

@@ -22,7 +22,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A move takes a slot from one node to another, with the commands that redis-cli uses for that.
+// A move takes a slot from one node to another, with the commands with which redis-cli does that.
 type move struct {
 	t        *testing.T
 	slot     string
@@ -31,7 +31,7 @@ type move struct {
 	all      []*site
 }
 
-// owner returns the index of the master that has the key's slot in a new Cluster.
+// owner returns the index of the master that has the key's slot in a new Cluster, and the number of the slot.
 func owner(t *testing.T, servers *redisserver.Cluster, key string) (index int, slot int64) {
 	slot, err := node(t, servers.Masters[0]).do("CLUSTER", "KEYSLOT", key).ToInt64()
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func (m *move) id(of *site) string {
 	return id
 }
 
-// carry moves the given keys, or all keys of the slot if none are given.
+// carry moves the given keys. If no keys are given, carry moves all keys of the slot.
 func (m *move) carry(keys ...string) {
 	if len(keys) == 0 {
 		var err error
@@ -68,7 +68,8 @@ func (m *move) carry(keys ...string) {
 }
 
 func (m *move) finish() {
-	// An attempt of a waiter may make a key in the old node again, so moving all keys ends only if it is quick.
+	// An attempt of a waiter may make a key on the old node again, so the keys are moved right before the slot changes its
+	// node.
 	m.carry()
 	id := m.id(m.to)
 	for _, node := range append([]*site{m.to, m.from}, m.all...) {
@@ -151,10 +152,10 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	s.eventually(listens, "the waiter listens on the node that has the slot")
 
 	m := startMove(t, servers, "lock")
-	m.carry("relock:{lock}:t:lock") // move only some of the keys
+	m.carry("relock:{lock}:t:lock") // some of the keys move, the others stay
 	verify := make(chan error, 1)
 	go func() { verify <- held.Verify(ctx) }()
-	// Redis replies TRYAGAIN while the keys are on two nodes: that is neither a loss nor a refusal.
+	// Redis replies TRYAGAIN while the keys are on two nodes. The call then reports neither a loss nor a refusal.
 	var err error
 	s.eventually(func() bool {
 		_, err = held.Inspect(s.ctx())
@@ -188,9 +189,9 @@ func TestASlotMovesWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	}
 }
 
-// While a slot moves, Redis assumes that a missing key has already been moved, and refuses the command. Commands whose
-// keys all exist still run: a holder renews and re-enters its lock. Some keys of a free lock do not exist, so no
-// session can acquire it.
+// While a slot moves, Redis assumes that a missing key has already been moved, and refuses the command. A command whose keys
+// all exist still runs, so a holder can renew and re-enter its lock. Some keys of a free lock do not exist, so no session can
+// acquire the lock.
 func TestASlotThatMovesServesOnlyHolders(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
@@ -253,7 +254,7 @@ func errorsOf(s *site, code string) (n int64) {
 	return n
 }
 
-// A register is a fenced resource: it refuses writes with a token below the last one.
+// A register is a fenced resource: it refuses a write whose token is lower than the last one.
 type register struct {
 	mu     sync.Mutex
 	seen   map[backend.Token]bool
@@ -272,7 +273,7 @@ func (r *register) write(token backend.Token) {
 		r.seen = make(map[backend.Token]bool)
 	}
 	r.seen[token] = true
-	if token > r.last { // the write is refused: its holder was paused, or a failover forgot the hold
+	if token > r.last { // if not, the register refuses the write: the holder was paused, or a failover forgot the hold
 		r.last = token
 		r.writes++
 	}
@@ -284,8 +285,8 @@ func (r *register) count() int {
 	return r.writes
 }
 
-// crowd starts owners in several sessions that hand a lock over to each other. stop ends them and returns the register
-// that they wrote to.
+// crowd starts owners in several sessions that hand a lock over to each other. It returns the register to which the owners
+// write, and a function that ends the owners.
 func (s *site) crowd(name string, sessions ...*reentrant.Session) (r *register, stop func()) {
 	r = new(register)
 	ctx, cancel := context.WithCancel(s.Context())
@@ -332,7 +333,7 @@ func promote(t *testing.T, replica *site) {
 func copied(t *testing.T, replica *redisserver.Server, name string) *site {
 	r := node(t, replica)
 	r.name = name
-	_ = r.do("READONLY").Error() // READONLY is needed in a Cluster, and an error elsewhere
+	_ = r.do("READONLY").Error() // in a Cluster READONLY is needed; elsewhere it is an error
 	r.eventually(func() bool { return r.hash() != "" }, "the replica has the hold")
 	return r
 }
@@ -387,26 +388,27 @@ func TestAMasterDiesWhileItsLockIsHandedOver(t *testing.T) {
 	assert.Empty(t, r.twice, "no token is issued twice")
 }
 
-// A node that does not reply delays no renewal of a lock on another node, even if the other nodes do not have the
-// script yet.
+// A node that does not reply does not delay renewals of locks on other nodes, even if the other nodes do not have the script
+// yet.
 func TestRenewalsWhenANodeIsDown(t *testing.T) {
 	t.Parallel()
 	renewalsWithout(t, (*redisserver.Server).Stop)
 }
 
-// This is no subtest: a parallel subtest starts when most tests have ended, and this test takes half as long as Renew may.
+// This is not a subtest: a parallel subtest starts when most tests have ended, and this test takes half the time that Renew may
+// take.
 func TestRenewalsWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 	renewalsWithout(t, (*redisserver.Server).Freeze)
 }
 
-// renewalsWithout checks renewals after a node was stopped in some way.
+// renewalsWithout checks renewals after stop was called for a node.
 func renewalsWithout(t *testing.T, stop func(*redisserver.Server)) {
 	a, renewals, servers := holdsOnAllNodes(t)
 	const down = 1
 	stop(servers.Masters[down])
 	isDown := func(r backend.Remote) bool { at, _ := owner(t, servers, r.Name()); return at == down }
-	for wait := limit / 4; ; wait *= 2 { // the other nodes may be slow; a wait for the node that is down would last until ctx ends
+	for wait := limit / 4; ; wait *= 2 { // the nodes may be slow; a wait for the node that is down would last until ctx ends
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		a.conn.Renew(ctx, renewals)
 		cancel()
@@ -446,7 +448,7 @@ func TestInspectAllWhenANodeHangs(t *testing.T) {
 	inspectAllWithout(t, (*redisserver.Server).Freeze)
 }
 
-// inspectAllWithout looks at locks after a node was stopped in some way.
+// inspectAllWithout looks at locks after stop was called for a node.
 func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
 	a, renewals, servers := holdsOnAllNodes(t)
 	a.inspectAll(renewals, limit) // so that the nodes have the script
@@ -454,7 +456,7 @@ func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
 	isDown := func(r backend.Remote) bool { at, _ := owner(t, servers, r.Name()); return at == down }
 	there := slices.DeleteFunc(slices.Clone(renewals), func(r backend.Renewal) bool { return !isDown(r.Remote) })
 	stop(servers.Masters[down])
-	a.inspectAll(there, time.Second) // this closes the connection to the node that hangs: the next call waits for another
+	a.inspectAll(there, time.Second) // this closes the connection to the node that hangs, so the next call waits for a new one
 	healthy := node(t, servers.Masters[0])
 	var all []backend.Inspection
 	var times int
@@ -477,8 +479,8 @@ func inspectAllWithout(t *testing.T, stop func(*redisserver.Server)) {
 	servers.Masters[down].Thaw()
 }
 
-// patientCluster starts a Cluster whose nodes do not notice that one of them hangs. They notice it only while the Cluster forms,
-// and so replace connections that do not work.
+// patientCluster starts a Cluster whose nodes do not notice that one of them hangs. Only while the Cluster forms do they notice
+// that, so that they replace connections that do not work.
 func patientCluster(t *testing.T) (*site, *redisserver.Cluster) {
 	s, servers := cluster(t, 0, "--cluster-require-full-coverage", "no")
 	for _, node := range servers.Nodes() {
@@ -491,7 +493,7 @@ func patientCluster(t *testing.T) (*site, *redisserver.Cluster) {
 // holdsOnAllNodes returns a session that holds locks on all nodes of a Cluster, and the renewals of these locks.
 func holdsOnAllNodes(t *testing.T) (*member, []backend.Renewal, *redisserver.Cluster) {
 	s, servers := patientCluster(t)
-	// only the caller's deadline ends the command to the node that hangs; a new connection ends sooner
+	// only the caller's deadline ends the command to the node that hangs; a new connection is given up sooner
 	s.client = connect(t, servers.Masters[0].Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.Dialer.Timeout = 10*time.Minute, limit/12
 	})
@@ -508,7 +510,7 @@ func holdsOnAllNodes(t *testing.T) (*member, []backend.Renewal, *redisserver.Clu
 	return a, renewals, servers
 }
 
-// inspectAll looks at the locks of renewals, within some time.
+// inspectAll looks at the locks of renewals, and requires that this succeeds in time.
 func (m *member) inspectAll(renewals []backend.Renewal, within time.Duration) []backend.Inspection {
 	ctx, cancel := context.WithTimeout(m.Context(), within)
 	defer cancel()
@@ -520,7 +522,7 @@ func (m *member) inspectAll(renewals []backend.Renewal, within time.Duration) []
 	return all
 }
 
-// A session reports the loss of its locks on a node that hangs once their leases are no longer trusted, and keeps its locks on
+// One node hangs. A session reports that its locks there are lost once it no longer trusts their leases. It keeps its locks on
 // other nodes.
 func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 	if testing.Short() {
@@ -535,7 +537,7 @@ func TestASessionOutlivesANodeThatHangs(t *testing.T) {
 	keepsALease(t, func(lease time.Duration) error { return s.outlives(servers, 2, lease) })
 }
 
-// outlives has a node hang until a session has lost its locks there. It returns an error if the session has lost others.
+// outlives makes a node hang until a session has lost its locks there. It returns an error if the session has lost other locks.
 func (s *site) outlives(servers *redisserver.Cluster, down int, lease time.Duration) (err error) {
 	session := s.session(reentrant.WithLease(lease))
 	ctx := reentrant.WithOwner(s.Context(), "holder")
@@ -549,7 +551,7 @@ func (s *site) outlives(servers *redisserver.Cluster, down int, lease time.Durat
 			elsewhere = append(elsewhere, lock)
 		}
 	}
-	for _, node := range nodes(s.T, servers) { // the nodes do not have the scripts yet, while one of them hangs
+	for _, node := range nodes(s.T, servers) { // so the nodes do not have the scripts while one of them hangs
 		node.run("SCRIPT", "FLUSH")
 	}
 	servers.Masters[down].Freeze()
@@ -563,8 +565,8 @@ func (s *site) outlives(servers *redisserver.Cluster, down int, lease time.Durat
 	return err
 }
 
-// keepsALease runs a test that keeps a lock for longer than a lease. A lock that is lost is no failure yet, as the machine may
-// have stood still for a whole lease: then the lease doubles.
+// keepsALease runs a test that keeps a lock for longer than a lease. If the lock is lost, the machine may have stood still for
+// a whole lease, so keepsALease runs the test again with twice the lease.
 func keepsALease(t *testing.T, test func(lease time.Duration) error) {
 	t.Helper()
 	for lease := reentrant.DefaultLease; ; lease *= 2 {

@@ -22,8 +22,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// In these tests a slot is marked as migrating, but no key has been moved yet. The node then assumes that a key that
-// does not exist at the moment of a command has been moved, even if the script itself has just deleted it.
+// In these tests a slot is marked as migrating, but no key has been moved yet. When a command needs a key that does not exist,
+// the node assumes that the key has been moved, even if the script that sends the command has just deleted it.
 
 // mark marks a key's slot as migrating.
 func mark(t *testing.T, servers *redisserver.Cluster, key string) *move {
@@ -37,8 +37,8 @@ func (m *move) unmark() {
 	m.to.run("CLUSTER", "SETSLOT", m.slot, "STABLE")
 }
 
-// Await gives the lock to the session that waits for it. While the slot is marked, too, there is only one holder, and
-// Await does not report that nothing happened when something did.
+// Await gives the lock to the session that waits for it. In a marked slot, too, there is only one holder, and if Await changed
+// anything, it does not report that it changed nothing.
 func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
@@ -82,7 +82,7 @@ func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	held := here.IsHeldByCurrentOwner(ctx)
 	m.unmark()
 	if err != nil {
-		if held { // then no other session may have the lock, now or later
+		if held { // then no other session may have the lock, either now or later
 			require.NoError(t, again(here.Verify)(ctx), "two holders: Await returned %v, and its caller keeps a hold that Redis has given to another session", err)
 		}
 		return
@@ -91,8 +91,8 @@ func TestAwaitInAMarkedSlotHasOneHolder(t *testing.T) {
 	s.eventually(func() bool { return !here.IsHeldByCurrentOwner(ctx) }, "Await learns that the hold is gone, if its first copy had no reply")
 }
 
-// Without scripts a verb is a transaction, which a node runs as a whole or not at all: it checks for missing keys when
-// a command is queued, before it runs the first one.
+// Without scripts a verb is a transaction. A node runs it as a whole or not at all: the node checks for missing keys when a
+// command is queued, before it runs the first command.
 func TestATransactionInAMarkedSlotIsWhole(t *testing.T) {
 	t.Parallel()
 	_, servers := cluster(t, 0)
@@ -123,10 +123,10 @@ func TestATransactionInAMarkedSlotIsWhole(t *testing.T) {
 	require.Equal(t, map[string]string{"b:1": "1"}, must(m.from.do("HGETALL", "lock").AsStrMap()))
 }
 
-// A marker is a client of a Cluster that marks a script's slot while the script runs. It fills missing keys with
-// entries of dead sessions, which change nothing, so that the node runs the script. A script whose hold or record is
-// missing, or expires, cannot be helped so: the node refuses it before it has done anything, and the marker sends it again
-// without the mark.
+// A marker is a client of a Cluster that marks a script's slot while the script runs. The marker fills missing keys with
+// entries of dead sessions, which change nothing, so that the node runs the script. This does not help if the hold or the
+// record is missing, or expires: then the node refuses the script before the script has done anything, and the marker sends it
+// again without the mark.
 type marker struct {
 	rueidis.Client
 	t       testing.TB
@@ -152,7 +152,7 @@ func (m *marker) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	return m.DoMulti(ctx, cmd)[0]
 }
 
-// DoMulti sends a pipeline's commands one by one, and no script of another caller in between.
+// DoMulti sends a pipeline's commands one by one. No script of another caller runs in between.
 func (m *marker) DoMulti(ctx context.Context, all ...rueidis.Completed) (results []rueidis.RedisResult) {
 	if slices.ContainsFunc(all, runsAtASlot) {
 		m.mu.Lock()
@@ -187,7 +187,7 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	at := int(((slot+1)*int64(len(m.masters)) - 1) / 16384)
 	master := m.masters[at].client
 	do := func(words ...string) rueidis.RedisResult {
-		return master.Do(context.WithoutCancel(ctx), master.B().Arbitrary(words...).Build()) // the mark is removed in any case
+		return master.Do(context.WithoutCancel(ctx), master.B().Arbitrary(words...).Build()) // so the mark is always removed
 	}
 	for _, key := range keys {
 		m.fill(do, key)
@@ -203,7 +203,7 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 	case strings.HasPrefix(err.Error(), "TRYAGAIN"), strings.HasPrefix(err.Error(), "ASK"):
 		return result, false
 	case strings.Contains(err.Error(), "non local"):
-		if before.unchanged(m.dump(do, keys)) { // a hold expired after the node had looked for the keys
+		if before.unchanged(m.dump(do, keys)) { // if not, a hold expired after the node had looked for the keys
 			return result, false
 		}
 		m.halves = append(m.halves, err.Error())
@@ -213,9 +213,9 @@ func (m *marker) marked(ctx context.Context, words []string) (rueidis.RedisResul
 
 // A dump has the values of some keys at a moment.
 type dump struct {
-	at    time.Time // before the node was asked
+	at    time.Time // a time before the node was asked
 	value map[string]string
-	left  map[string]time.Duration // until the key expires
+	left  map[string]time.Duration // the time until each key expires
 }
 
 func (m *marker) dump(do func(...string) rueidis.RedisResult, keys []string) dump {
@@ -261,7 +261,7 @@ func (m *marker) fill(do func(...string) rueidis.RedisResult, key string) {
 	}
 }
 
-// The suite that every Backend passes, with every script in a marked slot: each script does everything or nothing.
+// This is the suite that every Backend passes, with every script in a marked slot: each script does everything or nothing.
 func TestConformanceMarkedSlots(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()
@@ -288,7 +288,8 @@ func conformsInMarkedSlots(t *testing.T, suite []backendtest.Option, options ...
 	return m
 }
 
-// hasRun checks that each script has run in a marked slot; lean says whether sessions send the scripts that compare the record.
+// hasRun checks that each script has run in a marked slot. lean reports whether sessions send the scripts that compare the
+// record.
 func (m *marker) hasRun(s *lua.Scripts, lean bool) {
 	scripts := map[string]lua.Script{
 		"acquire": s.Acquire, "reenter": s.Reenter, "release": s.Release, "renew": s.Renew, "resume": s.Resume, "watch": s.Watch,

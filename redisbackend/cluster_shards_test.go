@@ -65,7 +65,7 @@ func handOver(from, to *member, epoch uint64) {
 	to.wait(epoch)
 	require.Equal(from, backend.Released, from.release(epoch))
 	g := to.granted()
-	for g.First <= last { // a channel that was opened again on another node may still receive messages from the bus
+	for g.First <= last { // a channel that was opened again on another node may still get older messages from the bus
 		g = to.granted()
 	}
 	assert.Equal(from, to.remote.Name(), g.Name)
@@ -77,7 +77,7 @@ func handOver(from, to *member, epoch uint64) {
 // hand-overs must not use the bus. untilHeard returns the next epoch.
 func untilHeard(all []*site, channel string, from, to *member, epoch uint64) uint64 {
 	from.Helper()
-	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // a subscription that failed is tried again at the next wait
+	for began := time.Now(); listeners(all, channel) != 1; epoch++ { // after a failure the next wait subscribes again
 		require.Less(from, time.Since(began), limit, "the session listens on the node that has the slot")
 		handOver(from, to, epoch)
 	}
@@ -109,7 +109,7 @@ func TestHandOversInAClusterStayOnTheNode(t *testing.T) {
 	}
 }
 
-// Without the right to the lock's channel, messages go over the bus.
+// Without the right to the lock's channel, sessions get their messages over the bus.
 func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 	t.Parallel()
 	redisserver.NeedShards(t)
@@ -131,7 +131,7 @@ func TestHandOversInAClusterWithoutTheRightToShards(t *testing.T) {
 	}
 }
 
-// A server older than Redis 7 has no shard channels: all hand-overs go over the bus, and conditions work.
+// A server older than Redis 7 has no shard channels. All hand-overs go over the bus, and conditions work.
 func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
 	t.Parallel()
 	var options []string
@@ -152,7 +152,7 @@ func TestHandOversInAClusterThatKnowsNoShards(t *testing.T) {
 
 // pingPong lets two processes signal each other in turn.
 func (s *site) pingPong(t *testing.T) {
-	var turn atomic.Int64 // the race detector sees no happens-before edge between processes
+	var turn atomic.Int64 // atomic, because the race detector sees no happens-before edge between processes
 	var both sync.WaitGroup
 	for mine := range int64(2) {
 		lock := s.session(reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/12)).NewLock("turns")
@@ -230,7 +230,7 @@ func TestALostShardIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// hangUp closes all connections that are subscribed now, on every node, but none that is opened later.
+// hangUp closes all connections that are now subscribed, on every node. It does not close connections that are opened later.
 func hangUp(all []*site) {
 	listening := make([][]string, len(all))
 	for i, node := range all {
@@ -243,7 +243,7 @@ func hangUp(all []*site) {
 	}
 }
 
-// hearsOfResumption waits for the notice that the session may have missed messages.
+// hearsOfResumption waits until the session is notified that it may have missed messages.
 func (m *member) hearsOfResumption() {
 	m.Helper()
 	select {

@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The suite that every Backend passes, on a Cluster of three nodes. Each case has locks of its own, whose slots are on
-// any of the nodes.
+// This is the suite that every Backend passes, on a Cluster of three nodes. Each case has locks of its own, whose slots may be
+// on any of the nodes.
 func TestConformanceCluster(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()

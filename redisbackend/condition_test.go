@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// The conformance suite cannot see the keys, so this test does: all keys of a condition expire, but not while a
-// session beats for a waiter, and are deleted with the last one.
+// The conformance suite cannot see the keys, so this test looks at them. All keys of a condition expire, but not while a
+// session beats for a waiter. The keys are deleted with the last waiter.
 func TestConditionsLeaveNoKeysAndLetThemExpire(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("a")
@@ -89,13 +89,14 @@ func (m *member) status(ticket uint64) backend.TicketStatus {
 	return status[0]
 }
 
-// late makes Redis believe that a waiter has not acknowledged its signal in time.
+// late changes Redis's data as if a waiter had not acknowledged its signal in time.
 func (m *member) late(ticket uint64) {
 	m.Helper()
 	m.run("ZADD", "relock:{"+m.name+"}:s:5:ready:"+m.name, "XX", "1", m.id+":"+text(int64(ticket)))
 }
 
-// A signal that is acknowledged too late, but before another waiter got it, has woken its own waiter: no other gets it then.
+// A signal has woken its waiter if the waiter acknowledges it before another waiter gets it, even if that is too late. Then the
+// signal goes to no other waiter.
 func TestASignalThatIsAcknowledgedLateGoesToNoOther(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b, c := s.join("a"), s.join("b"), s.join("c")
@@ -110,7 +111,7 @@ func TestASignalThatIsAcknowledgedLateGoesToNoOther(t *testing.T) {
 	})
 }
 
-// A signal that was not acknowledged is taken back and given to another waiter by the next signal, without a heartbeat.
+// The next signal takes a signal back that was not acknowledged, and gives it to another waiter. This needs no heartbeat.
 func TestASignalThatIsNotAcknowledgedGoesOnWithTheNext(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, s := range []*site{s, s.withoutScripts()} {
@@ -129,9 +130,9 @@ func TestASignalThatIsNotAcknowledgedGoesOnWithTheNext(t *testing.T) {
 	})
 }
 
-// When a process is killed, the kernel closes its connections, and Redis notices at once: no other waiter has to wait
-// until that process's patience is over. The process keeps its place, in case it only reconnects, and gets a signal
-// when no other waiter is left.
+// When a process is killed, the kernel closes its connections, and Redis notices that at once. So other waiters need not wait
+// until the patience with the process is over. The process keeps its place, since it may only be reconnecting, and gets a
+// signal when no other waiter is left.
 func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	s := realRedis(t)
 	var killed, alive process
@@ -151,13 +152,13 @@ func TestASignalPassesOverAProcessThatWasKilled(t *testing.T) {
 	assert.Equal(t, []string{"alive:2", "killed:2"}, s.signalled(), "the signal is not lost")
 }
 
-// signalled returns the waiters for "ready" that have a signal which they did not acknowledge yet.
+// signalled returns the waiters for "ready" that have a signal which they have not acknowledged yet.
 func (s *site) signalled() []string {
 	s.Helper()
 	return must(s.do("ZRANGE", "relock:{"+s.name+"}:s:5:ready:"+s.name, "0", "-1").AsStrSlice())
 }
 
-// A process owns the connections of a client. kill closes them, and no new one can be opened.
+// A process owns the connections of a client. kill closes them, and from then on the client can open no new ones.
 type process struct {
 	mu     sync.Mutex
 	killed bool
@@ -194,9 +195,8 @@ func (p *process) kill() {
 	}
 }
 
-// BenchmarkBeat measures what one heartbeat for all of a session's waiters for a condition costs Redis. Because of the
-// time per ticket, package reentrant limits the number of tickets in one command: Redis serves no other client while a
-// script runs.
+// BenchmarkBeat measures what one heartbeat for all of a session's waiters for a condition costs Redis. Redis serves no other
+// client while a script runs, so package reentrant limits the number of tickets in one command.
 func BenchmarkBeat(b *testing.B) {
 	for _, n := range []int{1, 500, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -226,7 +226,7 @@ func TestSignalAllIsBoundedForRedis(t *testing.T) {
 		for epoch := uint64(1); epoch < 2*waiters; epoch += 2 {
 			a.take(epoch)
 			_, err := a.conditions().Await(s.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: epoch, Ticket: epoch + 1, Owner: "1",
-				Holds: 1, Patience: time.Hour, GrantTTL: grantTTL}) // so long that all waiters are alive at the end
+				Holds: 1, Patience: time.Hour, GrantTTL: grantTTL}) // so long that all waiters still live at the end
 			require.NoError(t, err)
 		}
 		b.take(1)

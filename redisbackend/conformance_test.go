@@ -17,9 +17,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// The suite that every Backend passes, on the embedded Redis and on a real one.
+// The tests in this file run the suite that every Backend passes, on the embedded Redis and on a real one.
 
-// patiently makes a client of Open wait for replies for longer than the machine may stand still.
+// patiently makes a client of Open wait longer for replies than the machine may stand still.
 func patiently(url string) string {
 	separator := "?"
 	if strings.Contains(url, "?") {
@@ -28,8 +28,8 @@ func patiently(url string) string {
 	return url + separator + "dial_timeout=1m&write_timeout=1m"
 }
 
-// onlyWithoutAServer skips a suite on the embedded Redis that runs on a real one too: where one is installed,
-// RELOCK_TOPOLOGIES=1 runs it on both.
+// onlyWithoutAServer skips a suite on the embedded Redis where a real server is installed, since the suite runs on that, too.
+// With RELOCK_TOPOLOGIES=1 it skips nothing.
 func onlyWithoutAServer(t *testing.T) {
 	t.Helper()
 	if redisserver.Installed() {
@@ -56,7 +56,7 @@ func TestConformanceRedis(t *testing.T) {
 	}, backendtest.InParallel())
 }
 
-// Without scripts the same verbs are transactions.
+// Without scripts, the verbs are transactions.
 func TestConformancePlain(t *testing.T) {
 	t.Parallel()
 	url := redisserver.URL(t)
@@ -68,7 +68,7 @@ func TestConformancePlain(t *testing.T) {
 	}, backendtest.InParallel())
 }
 
-// mixed is a Backend whose every other session runs no scripts.
+// mixed is a Backend in which every other session runs no scripts.
 type mixed struct {
 	kinds [2]backend.Backend
 	next  atomic.Int64
@@ -87,7 +87,7 @@ func TestConformanceOfSharedNamesMixed(t *testing.T) {
 			mixedConformance(t, first)
 		})
 		if !testsize.Full() {
-			break // one order, by chance
+			break // by default only one of the orders, chosen by chance
 		}
 	}
 }
@@ -135,8 +135,8 @@ func TestConformancePlainEmbedded(t *testing.T) {
 	}, backendtest.InBubble(), backendtest.InParallel())
 }
 
-// offering gives sessions of WithRedisson more time: one that waits offers the lock to the first waiter only after it has
-// subscribed to Redisson's channel. On a busy machine that can take some seconds, in marked slots above all.
+// offering gives the suite more time for WithRedisson: a session that waits offers the lock to the first waiter only after it
+// has subscribed to Redisson's channel. On a busy machine that can take some seconds, above all in marked slots.
 var offering = backendtest.Brief(10 * time.Second)
 
 func TestConformanceRedisson(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// hears checks that a session receives grants.
+// hears checks that a session receives the grant of a lock, for an attempt with the given epoch.
 func hears(s *site, m *member, epoch uint64) {
 	s.Helper()
 	holder := s.join(unique("holder"))
@@ -115,8 +115,8 @@ func TestConnectHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// The connection for the channel is made after the one for commands. Connect ends with its context while it waits for the
-// second one, too.
+// Connect makes the connection for the channel after the one for commands. If its context ends while it waits for the second
+// connection, Connect returns, too.
 func TestConnectHonoursItsContextWhileSubscribing(t *testing.T) {
 	s := realRedis(t)
 	silent := silentAfterFirst(t, redisserverAddr(s))
@@ -285,7 +285,7 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	})
 }
 
-// A grant whose time cannot be converted to the local clock is passed on as one that has to be confirmed.
+// If the time of a grant cannot be converted to the local clock, the grant is passed on as one that has to be confirmed.
 func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("m")
@@ -300,8 +300,8 @@ func TestAGrantFromAnotherClockHasNoNotBefore(t *testing.T) {
 	})
 }
 
-// Without a mapping of the clocks the first attempt is refused as late. The reply has the server's clock, and the same
-// call sends the attempt again.
+// As long as the session does not know the server's clock, its first attempt is refused as late. The reply contains the clock's
+// time, and the same call sends the attempt again.
 func TestTheClockIsLearntWithinOneCall(t *testing.T) {
 	s := realRedis(t)
 	m := s.join("m")
@@ -313,7 +313,7 @@ func TestTheClockIsLearntWithinOneCall(t *testing.T) {
 	m.take(1) // loads the script
 	assert.Equal(t, 1, commands(2), "the clock is known")
 	s.run("PUBLISH", "relock:session:m", "g 7 2 3 1000 "+text(s.clock()+3600e6)+" lock")
-	m.granted() // this time is in the future, so the mapping is dropped
+	m.granted() // the time of this grant is in the future, so the session forgets the clock
 	assert.Equal(t, 2, commands(3))
 	assert.Equal(t, 1, commands(4))
 }
@@ -399,7 +399,8 @@ func goroutinesIn(function string) (numbers []string) {
 	return numbers
 }
 
-// If the right to publish is taken away after a session was opened, waiters depend on their heartbeats.
+// If the right to publish is taken away after a session was opened, its releases still succeed, and waiters depend on their
+// heartbeats.
 func TestAMessageThatCannotBeSentDoesNotStopARelease(t *testing.T) {
 	s := realRedis(t)
 	a, b := s.join("a"), s.join("b")

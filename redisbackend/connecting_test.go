@@ -19,7 +19,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A door is what a client's connections go through. While it is shut, a connection waits to be opened.
+// The connections of a client go through a door. While the door is shut, new connections wait until it is open.
 type door struct {
 	server *redistest.Server
 	client rueidis.Client
@@ -68,7 +68,7 @@ func (d *door) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config)
 	return conn, err
 }
 
-// shut ends all connections. The client notices that, and opens none.
+// shut shuts the door and ends all connections. The client notices that, and has no connection until the door is open.
 func (d *door) shut(t *testing.T) {
 	t.Helper()
 	d.mu.Lock()
@@ -147,7 +147,7 @@ func TestInspectAllIsNotRefusedForTheContextOfAnother(t *testing.T) {
 	})
 }
 
-// Ways are how a client's first two messages are published; nil is the usual way.
+// ways are two functions that publish a client's first two messages. nil stands for the usual way.
 type ways [2]func(ctx context.Context, client rueidis.Client, message rueidis.Completed) rueidis.RedisResult
 
 // A publisher is a client that publishes its first two messages in other ways.
@@ -194,7 +194,8 @@ func silent(ctx context.Context, client rueidis.Client, message rueidis.Complete
 	return client.Do(ctx, message)
 }
 
-// The nodes of a Cluster lose messages while they connect to each other, and servers can be slow.
+// A session opens although its first message is lost or late: the nodes of a Cluster lose messages while they connect to each
+// other, and servers can be slow.
 func TestASessionOpensThoughItsFirstMessageIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		client   *publisher

@@ -16,12 +16,11 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An Unlock that keeps the lock, and a Lock that re-enters it, send the same command. The error names the method that
-// was called.
+// An Unlock that keeps the lock and a Lock that re-enters it send the same command. The error names the method that was called.
 func TestAnErrorNamesTheCallAndNotTheCommand(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	session, err := reentrant.NewSession(server.Backend(), calm...) // a renewal would learn that the hold is gone
+	session, err := reentrant.NewSession(server.Backend(), calm...) // no renewal comes first: it would show the loss
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = session.Close(t.Context()) })
 	l := session.NewLock("x")

@@ -7,7 +7,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/quorum"
 )
 
-// SetNodeLimit gives nodes more time to reply, in tests that do not check that time: the machine may be busy.
+// SetNodeLimit changes the time in which a node must reply. Tests that do not check this time make it longer, because the
+// machine may be busy.
 func SetNodeLimit(q *quorum.Quorum, d time.Duration) { q.Limit = d }
 
 // Idle waits until the background work that verbs of a Quorum's Conn have started is done. No verb may be running.

@@ -32,7 +32,7 @@ func frozen(t *testing.T, lease time.Duration) (*reentrant.Lock, *redisserver.Se
 	return session.NewLock("lock"), server
 }
 
-// The caller's context has no deadline, so the error is not DeadlineExceeded: it says that the server could not be asked.
+// The caller's context has no deadline, so the error is not DeadlineExceeded but says that the server could not be asked.
 func TestATimedTryOnAFrozenServer(t *testing.T) {
 	lock, server := frozen(t, time.Minute)
 	server.Freeze()
@@ -43,7 +43,7 @@ func TestATimedTryOnAFrozenServer(t *testing.T) {
 	assert.False(t, reentrant.Refused(err))
 }
 
-// Open does not ask a silent server for TLS once the client has given up: here that would take another hour.
+// If the server is silent, Open does not try TLS once the client has given up: here that would take another hour.
 func TestOpenOnAFrozenServerEndsWhenTheClientGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -62,14 +62,14 @@ func TestOpenOnAFrozenServerEndsWhenTheClientGivesUp(t *testing.T) {
 	}
 }
 
-// A process can stop although the server hangs: Await returns within a lease after its context has ended.
+// A process can stop even though the server hangs: Await returns at most a lease after its context has ended.
 func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	lock, server := frozen(t, 10*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	awaited := make(chan error, 1)
-	for waits, tries := false, 0; !waits && tries < 5; tries++ { // a waiter that stands still loses the lock before it waits
+	for waits, tries := false, 0; !waits && tries < 5; tries++ { // a waiter that stands still first loses the lock
 		waiter := reentrant.WithOwner(ctx, fmt.Sprint("waiter ", tries))
 		require.NoError(t, lock.Lock(waiter))
 		go func() { awaited <- lock.NewCondition("never").Await(waiter) }()
@@ -93,7 +93,8 @@ func TestAnAwaitOnAFrozenServerEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// While the client opens a connection for one call, it lets other calls wait for it, whatever their contexts say.
+// While rueidis opens a connection for one call, other calls wait for the connection even if their contexts end. A call of a
+// lock still ends with its context.
 func TestACallOnAFrozenServerEndsInItsOwnTime(t *testing.T) {
 	t.Parallel()
 	const long = time.Hour
@@ -108,7 +109,7 @@ func TestACallOnAFrozenServerEndsInItsOwnTime(t *testing.T) {
 		}})
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
-	opening, cancel := context.WithTimeout(t.Context(), long) // without a deadline the connection would not be lost below
+	opening, cancel := context.WithTimeout(t.Context(), long) // with a deadline, so that the connection is lost below
 	defer cancel()
 	conn, err := b.Connect(opening, "s", newMember())
 	require.NoError(t, err)
@@ -125,14 +126,14 @@ func TestACallOnAFrozenServerEndsInItsOwnTime(t *testing.T) {
 		return ended
 	}
 	server.Freeze()
-	require.ErrorIs(t, <-inspect(50*time.Millisecond), context.DeadlineExceeded) // which costs the connection
+	require.ErrorIs(t, <-inspect(50*time.Millisecond), context.DeadlineExceeded) // this loses the connection
 	for len(dialled) > 0 {
 		<-dialled
 	}
 	slow := inspect(long)
 	select {
 	case <-dialled:
-	case <-time.After(time.Second): // the call before was not even sent, and the connection is as it was
+	case <-time.After(time.Second): // the call before was not even sent, so the connection was not lost
 	}
 	for range 3 {
 		select {

@@ -19,8 +19,8 @@ import (
 	keys "github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// Garbage is a value that another program, or an operator, has written to a key that a lock uses. Each verb then
-// returns ErrWrongKind and changes nothing, or works with the parts that it can read.
+// Garbage is a value that another program, or an operator, has written to a key that a lock uses. With garbage in its keys,
+// each verb either returns ErrWrongKind and changes nothing, or works with the parts that it can read.
 //
 // A garbage site has a lock with a holder, waiters, tickets and a note, and a semaphore with a holder and a waiter.
 type garbageSite struct {
@@ -45,7 +45,7 @@ func newGarbageSite(s *site, b *redisbackend.Backend, scripts bool) *garbageSite
 	return g
 }
 
-// deaf opens a session that ignores its messages.
+// deaf opens a session that ignores the messages that are sent to it.
 func (g *garbageSite) deaf(b *redisbackend.Backend, id string) *member {
 	conn, err := b.Connect(g.ctx(), id, deaf{})
 	require.NoError(g, err)
@@ -63,7 +63,7 @@ func (deaf) Taken(string, uint64)           {}
 func (deaf) Wanted(string, uint64)          {}
 func (deaf) Reconnected()                   {}
 
-// reset makes the lock and the semaphore anew.
+// reset makes a new lock and a new semaphore.
 func (g *garbageSite) reset() {
 	g.Helper()
 	g.run("FLUSHALL")
@@ -114,7 +114,7 @@ func (g *garbageSite) share(m *member, epoch uint64, keep, want int) (backend.Sh
 	return m.bind("sem").(backend.Sharer).Share(g.ctx(), req)
 }
 
-// allVerbs returns the verbs of both kinds, sent by the session that holds the lock or permit, and by the one that
+// allVerbs returns the verbs of both kinds, sent by the session that holds the lock or the permit, and by the session that
 // waits.
 func (g *garbageSite) allVerbs() map[string]func() error {
 	one, two := g.one, g.two
@@ -229,11 +229,11 @@ func (g *garbageSite) allVerbs() map[string]func() error {
 	}
 }
 
-// A litter is one piece of garbage: the key, and the command that writes it.
+// A litter is one piece of garbage: the key where it is, and the command that writes it.
 type litter struct {
 	key     string
 	command []string
-	refused string // names of verbs that must return an error begin with one of these words; "" for none
+	refused string // verbs whose names begin with one of these words must return an error; "" for none
 }
 
 const (
@@ -253,7 +253,7 @@ func (g *garbageSite) litters() (all []litter) {
 			all = append(all, litter{key, words, refused})
 		}
 		if key == g.lock[0] {
-			refused = "inspect force" // other sessions find that the key is not a lock
+			refused = "inspect force" // other sessions find that the key does not have a lock
 		}
 		all = append(all, litter{key, []string{"HSET", key, "x", "y"}, refused})
 	}
@@ -313,7 +313,7 @@ func (g *garbageSite) contents() map[string]string {
 	return all
 }
 
-// rawWords are words of error messages of Lua and of Redis's commands. They explain nothing to a user.
+// rawWords are words of error messages of Lua and of Redis's commands. Such messages explain nothing to a user.
 var rawWords = []string{"attempt to", "bad argument", "nil value", "ERR ", "invalid", "expected", "out of range", "not an integer"}
 
 // complain returns what is wrong with a verb's error after the verb has met garbage.

@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// BenchmarkHandoverBetweenSessions measures the time from Unlock in one process (here: a session with a client of its
-// own) to the return of Lock in another that waits: one command and one message. For comparison the same run measures
-// round trips of a script that does nothing.
+// BenchmarkHandoverBetweenSessions measures the time from Unlock in one process to the return of Lock in another process that
+// waits: one command and one message. A session with a client of its own stands for a process. For comparison the same run
+// measures round trips of a script that does nothing.
 func BenchmarkHandoverBetweenSessions(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	h := handover{
@@ -33,7 +33,7 @@ func BenchmarkHandoverBetweenSessions(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// A handover is two sessions that hand a lock over to each other. Only the lock's holder uses the fields below.
+// A handover has two sessions that hand a lock over to each other. Only the holder of the lock uses the fields below.
 type handover struct {
 	*testing.B
 	locks     [2]*reentrant.Lock

@@ -13,7 +13,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A lock never changes a key of another kind, and its error says in plain words what the key is.
+// A lock never changes a key that belongs to something else. Its error says in plain words what the key holds.
 func TestAnErrorSaysWhatAKeyHolds(t *testing.T) {
 	each(t, func(t *testing.T, site *site) {
 		for _, opts := range [][]redisbackend.Option{nil, {redisbackend.WithoutScripts()}} {

@@ -14,19 +14,19 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// What a session remembers of a lock saves work in Redis, and changes nothing else.
+// The tests in this file show that what a session remembers of a lock saves work in Redis and changes nothing else.
 
-// remembering returns an attempt of a session that remembers the given state of the lock.
+// remembering changes an attempt to that of a session which remembers the given state of the lock.
 func remembering(p backend.Prior) func(*backend.AcquireRequest) {
 	return func(r *backend.AcquireRequest) { r.Prior = p }
 }
 
-// remembers returns a release of a session that remembers the given state of the lock.
+// remembers changes a release to that of a session which remembers the given state of the lock.
 func remembers(p backend.Prior) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Prior = p }
 }
 
-// scripts returns how many scripts Redis has run during f; always 1 on the embedded one, which does not count.
+// scripts returns how many scripts Redis has run during f. On the embedded Redis, which does not count, it returns 1.
 func (s *site) scripts(f func()) int {
 	s.Helper()
 	if s.do("INFO", "commandstats").Error() != nil {
@@ -75,7 +75,7 @@ func TestPassTokensRise(t *testing.T) {
 		seen := p.Token + 1000
 		p = a.takeRemembered(2, keep, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
 		assert.Equal(t, seen+1, p.Token, "the token is above all that the session has seen")
-		const ahead = 2 * limit // the token passes the time limit of the attempt, however late that is sent
+		const ahead = 2 * limit // the token is past the attempt's time limit, even if the attempt is sent late
 		seen += backend.Token(ahead.Microseconds())
 		far := a.acquire(3, remembering(p), func(r *backend.AcquireRequest) { r.Seen = seen })
 		assert.Greater(t, far.First, seen)
@@ -85,7 +85,8 @@ func TestPassTokensRise(t *testing.T) {
 	})
 }
 
-// older puts the lock back into an earlier state, as when a replica that lacks the last writes becomes the master.
+// older returns a function that puts the lock back into its present state, as if a replica that lacked later writes became the
+// master.
 func (s *site) older() (restore func()) {
 	s.Helper()
 	record, err := s.do("GET", s.side("t")).ToString()
@@ -125,7 +126,7 @@ func TestPassAndTakeGiveNoLowerTokensWhenRedisForgotTheLast(t *testing.T) {
 	})
 }
 
-// otherwise lists what can have happened to a lock since the session's epoch 1, the state that the session remembers.
+// otherwise has ways in which a lock can change after the session's epoch 1, whose state the session remembers.
 var otherwise = map[string]func(s *site, a, b *member){
 	"forced and taken":        func(s *site, a, b *member) { b.forced(); b.take(1) },
 	"forced":                  func(s *site, a, b *member) { b.forced() },
@@ -172,7 +173,7 @@ func (m *member) forced() {
 	require.NoError(m, err)
 }
 
-// state returns what Redis stores for the lock, without tokens and times.
+// state returns what Redis stores for the lock, except tokens and times.
 func (s *site) state() string {
 	s.Helper()
 	var words []string
@@ -184,7 +185,7 @@ func (s *site) state() string {
 	return strings.Join(slices.Concat(words, []string{s.hash()}, s.queued(), s.places()), "|")
 }
 
-// places returns the waiters' entries without their deadlines, and whether each is kept for long.
+// places returns the waiters' entries without their deadlines, and whether the keys of the queue are kept for long.
 func (s *site) places() (entries []string) {
 	s.Helper()
 	all, err := s.do("HGETALL", s.side("w")).AsStrMap()
@@ -205,8 +206,8 @@ func (s *site) places() (entries []string) {
 	return entries
 }
 
-// Whatever has happened to the lock, an attempt or a release has the result that it would have if the session
-// remembered nothing.
+// Whatever has happened to the lock, the result of an attempt or a release is what it would be if the session remembered
+// nothing.
 func TestPassTakeAndFreeAreAsWithoutAMemory(t *testing.T) {
 	sends := map[string]func(a *member, p backend.Prior) any{
 		"pass": func(a *member, p backend.Prior) any { return a.acquire(5, owned("3"), queue, remembering(p)).Status },
@@ -297,7 +298,7 @@ func TestFreeAfterAPush(t *testing.T) {
 		assert.Equal(t, 1, s.scripts(func() { assert.Equal(t, backend.Released, a.release(2, got)) }))
 		assert.Empty(t, s.hash())
 
-		b.take(2, func(r *backend.AcquireRequest) { r.Lease = time.Hour }) // so the record is kept for longer
+		b.take(2, func(r *backend.AcquireRequest) { r.Lease = time.Hour }) // so that the record is kept for longer
 		a.wait(3)
 		b.release(2)
 		got = pushed(a)
@@ -339,12 +340,12 @@ func TestPassAndTakeAreRefusedLate(t *testing.T) {
 	})
 }
 
-// A copy of a command that the network duplicated, or delayed, finds that the record has changed.
+// If the network duplicates or delays a command, the copy finds that the record has changed, and does nothing.
 func TestPassTwiceDoesNothing(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
 		first := a.takeRemembered(1)
-		copied := func() { // of the pass with epoch 2
+		copied := func() { // sends a copy of the pass with epoch 2
 			t.Helper()
 			before := s.state()
 			assert.Equal(t, backend.Stale, a.acquire(2, owned("2"), keep, remembering(first)).Status)
@@ -570,7 +571,8 @@ func TestFreeNotifiesALingeringHolderOfAWaiter(t *testing.T) {
 	})
 }
 
-// After a waiter needed what free.lua cannot do, the next seven releases send the full script without trying free.lua first.
+// If free.lua could not do what a release needs because another session waits, the next seven releases send the full script
+// without trying free.lua first.
 func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -592,7 +594,7 @@ func TestFreeIsNotTriedAgainAtOnceWhereSessionsWait(t *testing.T) {
 	})
 }
 
-// Tombstones that the session does not know of are kept in the new record.
+// The new record keeps tombstones about which the session does not know.
 func TestPassKeepsTombstones(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// CLIENT LIST shows whose a connection is: the process, unless the client has a name of its own.
+// CLIENT LIST shows the process that a connection belongs to, unless the client has a name of its own.
 func TestConnectionsHaveTheNameOfTheProcess(t *testing.T) {
 	server := redisserver.Start(t)
 	list := func() string {

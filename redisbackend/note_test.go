@@ -18,7 +18,7 @@ func (m *member) note(epoch uint64, text string) {
 	require.True(m.T, kept)
 }
 
-// A note is kept for no less than the record of the lock, and five minutes at least.
+// A note is kept for at least as long as the record of the lock, and for at least five minutes.
 func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.withoutScripts().join("b")
@@ -26,12 +26,12 @@ func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 			m.take(5)
 			m.note(5, "migration 42")
 			record, note := must(s.do("TTL", s.side("t")).AsInt64()), must(s.do("TTL", s.side("n")).AsInt64())
-			assert.Greater(t, note, int64((5*time.Minute - limit).Seconds())) // what the record is kept for
+			assert.Greater(t, note, int64((5*time.Minute - limit).Seconds())) // at least five minutes
 			assert.GreaterOrEqual(t, note, record)
 			assert.Equal(t, "migration 42", b.inspect().Note)
 			assert.Equal(t, "migration 42", a.inspect().Note)
 			m.release(5)
-			for range 2 { // a copy may be under way, so the record is kept as such a lease needs it
+			for range 2 { // the second one may be a copy, and the record is kept as long as such a lease needs it
 				m.take(6, func(r *backend.AcquireRequest) { r.Lease = time.Hour })
 			}
 			m.note(6, "migration 43")
@@ -45,8 +45,8 @@ func TestANoteIsKeptAsLongAsTheRecord(t *testing.T) {
 	})
 }
 
-// A client such as Redisson acquires the lock without a change of the record. Its hold is not shown with the note of
-// the hold before.
+// A client such as Redisson acquires the lock without changing the record. Inspect does not show the note of the hold before
+// with that client's hold.
 func TestANoteIsNotShownWithAHoldThatTheRecordDoesNotKnow(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, a := range []*member{s.join("a"), s.withoutScripts().join("b")} {
@@ -69,7 +69,7 @@ func (m *member) noteShared(epoch uint64, text string) {
 	require.True(m.T, kept)
 }
 
-// Sessions that run scripts and those that do not see each other's notes, and none that is left of an earlier grant.
+// Sessions with scripts and sessions without see each other's notes. They see no note that is left of an earlier grant.
 func TestANoteOfUnitsIsReadWithAndWithoutScripts(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		members := []*member{s.join("a"), s.withoutScripts().join("b")}

@@ -16,12 +16,12 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// edges are the largest numbers that a type, or Lua, can represent, and their neighbours.
+// edges are the largest numbers that a type, or Lua, can represent, and numbers near them.
 var edges = [16]int64{0, 1, -1, 2, 3, 1000, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<31 - 1, 1 << 31, 1<<53 - 1, 1 << 53, 1<<53 + 1,
 	math.MaxInt64, math.MinInt64}
 
-// A numbered is a program of verbs whose numbers are edges. Each verb is encoded as a byte for the verb, one for the
-// session, and one for each of its numbers.
+// A numbered is a program of verbs whose numbers are edges. In the program each verb has a byte for the verb itself, one for
+// the session, and one for each number.
 type numbered struct{ rest []byte }
 
 func (n *numbered) next() byte {
@@ -37,7 +37,8 @@ func (n *numbered) number() int64           { return edges[n.next()%byte(len(edg
 func (n *numbered) duration() time.Duration { return time.Duration(n.number()) }
 func (n *numbered) flag() bool              { return n.next()%2 == 1 }
 
-// long returns a duration that is too long to end during a step, on a slow machine too, or an invalid one.
+// long returns an edge as a duration. A valid duration is made so long that it does not end during a step, even on a slow
+// machine.
 func (n *numbered) long() time.Duration {
 	d := n.duration()
 	if d > 0 {
@@ -55,7 +56,7 @@ func (n *numbered) seen(clock int64) backend.Token {
 	return backend.Token(token)
 }
 
-// outcome returns the result of a step, without what depends on the time of the run.
+// outcome returns the result of a step, without anything that depends on the time of the run.
 func outcome(err error, answer string) string {
 	if err != nil {
 		return fmt.Sprintf("error, refused %v, unknown %v", backend.Refused(err), backend.OutcomeUnknown(err))
@@ -63,7 +64,8 @@ func outcome(err error, answer string) string {
 	return answer
 }
 
-// A side is one of the two implementations that are compared: two sessions with scripts, or two without, at one lock.
+// A side is one of the two implementations that are compared. It has two sessions of one lock, either both with scripts or both
+// without.
 type side struct {
 	site    *site
 	members [2]*member
@@ -124,7 +126,7 @@ func (s *side) step(p *numbered, clock int64) string {
 	return "resume " + outcome(err, fmt.Sprint(reply.Status, reply.Holds, reply.TTL > 30*time.Minute))
 }
 
-// sizeOf returns the size of a block as far as it does not depend on the clock.
+// sizeOf returns the size of the block in a reply, as far as the size does not depend on the clock.
 func sizeOf(reply backend.AcquireReply) string {
 	if reply.Status != backend.Granted {
 		return "none"
@@ -132,7 +134,7 @@ func sizeOf(reply backend.AcquireReply) string {
 	return fmt.Sprint(reply.First == reply.Last)
 }
 
-// state returns what Redis stores for the lock, without times and tokens.
+// state returns what Redis stores for the lock, except times and tokens.
 func (s *side) state() string {
 	st := s.members[0].inspect()
 	session := func(id string) string {
@@ -172,7 +174,8 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// TestNumbersOnARealRedis runs programs of FuzzNumbers on a real Redis, at full size all of them, whose Lua differs from the embedded one's.
+// TestNumbersOnARealRedis runs programs of FuzzNumbers on a real Redis, whose Lua differs from the embedded one's. Only at full
+// size does it run all of them.
 func TestNumbersOnARealRedis(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -209,10 +212,10 @@ func compare(s *site, program []byte) {
 	}
 }
 
-// edgePrograms returns programs in which each number of each verb takes each edge while the others are ordinary, with a
-// hold and without one.
+// edgePrograms returns programs for every verb, both with a hold and without one. In each program one number of the verb is an
+// edge, and the other numbers are ordinary.
 func edgePrograms() (programs [][]byte) {
-	// These are indices of edges: 1 stands for 1, 3 for 2, and 5 for 1000 (as a time: an hour).
+	// The bytes are indices of edges: 1 stands for 1, 3 for 2, and 5 for 1000 (an hour, if it is a time).
 	take := []byte{0, 0, 1, 1, 5, 0, 0, 0, 0, 0, 1, 0, 0, 5, 5}
 	ordinary := [][]byte{
 		{0, 0, 3, 1, 5, 1, 0, 0, 0, 0, 1, 0, 0, 5, 5}, // acquire, queueing

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A journal is a log that one goroutine can read while another writes it.
+// A journal is a log that one goroutine can read while another goroutine writes to it.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -33,7 +33,7 @@ func (j *journal) count(words string) int {
 	return bytes.Count(j.text.Bytes(), []byte(words))
 }
 
-// A server that refuses writes for a while does not end a Lock. The log has a line when the outage begins and one when
+// A server that refuses writes for a while does not make Lock fail. The log has one line when the outage begins, and one when
 // it ends. TryLock returns the server's error.
 func testOutage(t *testing.T, setting, bad, good, words string) {
 	log := &journal{}

@@ -15,10 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// BenchmarkConditionPingPong has two processes wake each other by a condition in turn, as with a bounded buffer that
-// has one place. A round trip is two Signals and two Awaits. For comparison it measures plain pub/sub messages, the
-// least that waking a goroutine of another process can cost. The two measurements alternate, since the machine's speed
-// changes.
+// BenchmarkConditionPingPong has two processes wake each other by a condition in turn, as in a bounded buffer with one place. A
+// round trip is two Signals and two Awaits. For comparison it measures plain pub/sub messages, which are the cheapest way to
+// wake a goroutine of another process. The two measurements alternate, since the machine's speed changes.
 func BenchmarkConditionPingPong(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	table := newTable(b, addr)
@@ -48,7 +47,7 @@ func BenchmarkConditionPingPong(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// A table has two sessions, each with a client of its own, that pass a ball to each other. A lock guards the ball.
+// A table has two sessions that pass a ball to each other. Each session has a client of its own, and a lock guards the ball.
 type table struct {
 	locks [2]*reentrant.Lock
 	ball  int // number of strokes: its parity says whose turn it is
@@ -73,7 +72,7 @@ func (t *table) play(tb testing.TB, trips int) {
 	duel(tb, func(ctx context.Context, player int) error { return t.rally(ctx, player, 2*trips) })
 }
 
-// rally plays one player's part until the ball has been hit a number of times.
+// rally plays one player's part until the ball has been hit as often as strokes says.
 func (t *table) rally(ctx context.Context, player, strokes int) error {
 	moved := t.locks[player].NewCondition("moved")
 	return t.locks[player].Do(ctx, func(context.Context) error {
@@ -91,7 +90,7 @@ func (t *table) rally(ctx context.Context, player, strokes int) error {
 	})
 }
 
-// A wire is two clients that send each other plain pub/sub messages.
+// A wire has two clients that send each other plain pub/sub messages.
 type wire struct {
 	clients [2]rueidis.Client
 	heard   [2]chan struct{}

@@ -74,7 +74,7 @@ func TestPlainSharesLocksWithScripts(t *testing.T) {
 	})
 }
 
-// If sessions without scripts read the same state at the same time, only one of them gets the lock.
+// If several sessions without scripts read the same state at the same time, only one of them gets the lock.
 func TestPlainTakesALockOnce(t *testing.T) {
 	addr := redisserver.Start(t).Addr()
 	var members []*member
@@ -100,7 +100,7 @@ func TestPlainTakesALockOnce(t *testing.T) {
 	}
 }
 
-// No script is run: the server would refuse it.
+// Without scripts a session runs none: here the server would refuse them.
 func TestPlainNeedsNoScripts(t *testing.T) {
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.run("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-@scripting")
@@ -127,7 +127,7 @@ func TestPlainNeedsNoScripts(t *testing.T) {
 	}
 }
 
-// Verbs that run one after the other need a single connection, whether they change anything or not.
+// Verbs that run one after the other need only one connection, whether or not they change anything.
 func TestPlainKeepsItsConnection(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	a, b := s.join("a"), s.join("b")
@@ -143,14 +143,14 @@ func TestPlainKeepsItsConnection(t *testing.T) {
 	assert.Equal(t, before, everConnected(s))
 }
 
-// A verb succeeds even if the connections in the client's pool were lost since the last one.
+// A verb succeeds even if the connections in the client's pool were lost after the previous verb.
 func TestPlainAfterItsConnectionsAreLost(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	l := newSession(t, s.b).NewLock("x")
 	for prompt, tries := 0, 0; prompt < 3; tries++ {
 		require.Less(t, tries, 12)
 		require.NoError(t, l.Lock(t.Context()))
-		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // this loses the reply too
+		_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // the reply to this command is lost, too
 		began := time.Now()
 		err := l.Unlock(t.Context())
 		if late := errors.Is(err, reentrant.ErrUnavailable) && time.Since(began) > slow; !late {
@@ -177,7 +177,7 @@ func TestAnEmptyTransactionFailsIfAWatchedKeyChanged(t *testing.T) {
 	})
 }
 
-// A master that has become a replica refuses writes until the client has found the new master. Lock waits for that.
+// A master that has become a replica refuses writes until the client has found the new master. Lock waits until then.
 func TestLockWaitsWhileTheClientWritesToAFormerMaster(t *testing.T) {
 	scripted := realRedis(t)
 	for name, s := range map[string]*site{"scripts": scripted, "plain": scripted.withoutScripts()} {
@@ -208,7 +208,7 @@ func TestPlainWithReplicasIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "WithReplicas needs scripts")
 }
 
-// A call does not fail before its deadline because all connections of the client's pool have been lost.
+// If all connections of the client's pool have been lost, a call still does not fail before its deadline.
 func TestPlainAfterAPoolIsLost(t *testing.T) {
 	s := realRedis(t).withoutScripts()
 	a := s.join("a")
@@ -222,7 +222,7 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 	for range many {
 		(<-taken)()
 	}
-	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // this loses the reply too
+	_ = s.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no").Error() // the reply to this command is lost, too
 	s.eventually(func() bool {
 		began := time.Now()
 		_, err := a.remote.Acquire(s.ctx(), request(1))
@@ -234,7 +234,7 @@ func TestPlainAfterAPoolIsLost(t *testing.T) {
 	a.release(1)
 }
 
-// A server without free memory (noeviction) refuses new locks. Held locks and their records are still renewed.
+// A server without free memory (noeviction) refuses new locks. It still renews held locks and their records.
 func TestPlainRenewsOnAFullServer(t *testing.T) {
 	s := realRedis(t)
 	for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {
@@ -260,7 +260,8 @@ func TestPlainRenewsOnAFullServer(t *testing.T) {
 	}
 }
 
-// A server that is down refuses connections immediately. A verb that tries new connections for a while pauses between them.
+// A server that is down refuses connections immediately. A verb that tries new connections for a while pauses between the
+// tries.
 func TestPlainPausesBetweenConnectionsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := redistest.InBubble(t)

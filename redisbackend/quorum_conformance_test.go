@@ -17,8 +17,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// quorumSkips lists the cases that a quorum cannot pass, and why. quorum_verbs_test.go tests what remains of the cases
-// that need a queue only in part.
+// quorumSkips lists the cases that a quorum cannot pass, and why. Some of these cases need a queue only in part:
+// quorum_verbs_test.go tests the rest of them.
 var quorumSkips = []backendtest.Option{
 	backendtest.InParallel(),
 	backendtest.Skip("a quorum has no conditions: Await and Signal say so", "Condition"),
@@ -95,21 +95,21 @@ func quorumConformance(t *testing.T, n int) {
 	}, quorumSkips...)
 }
 
-// unhurried gives attempts more time, since the machine may be busy. A lease that the suite waits for may end before
-// the reply, which a quorum reports as an error; and the nodes' time is limited by the attempt's own and by the
-// context's.
+// unhurried gives attempts more time, since the machine may be busy. A short lease that the suite uses might otherwise end
+// before the reply, which a quorum reports as an error. A node's time is also limited by the attempt's time and by the
+// context's deadline.
 type unhurried struct{ backend.Backend }
 
 const unhurriedLease = 400 * time.Millisecond
 
-// A timeless context hides its deadline, and still ends at it.
+// A timeless context hides its deadline, but still ends when the deadline passes.
 type timeless struct{ context.Context }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
 	conn, err := u.Backend.Connect(ctx, session, sink)
-	for errors.Is(err, backend.ErrNoQuorum) && ctx.Err() == nil { // Connect has five seconds
+	for errors.Is(err, backend.ErrNoQuorum) && ctx.Err() == nil { // Connect gives up after five seconds
 		conn, err = u.Backend.Connect(ctx, session, sink)
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A node that refuses writes counts as one that is down. It is no reason to refuse a session.
+// A node that refuses writes counts as a node that is down. This is no reason to refuse a session.
 func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -25,8 +25,8 @@ func TestQuorumConnectsBesideANodeThatIsFull(t *testing.T) {
 	a.release(1)
 }
 
-// If two names lead to one server, and one of them is reached only after the session was opened, the session refuses
-// all commands from then on.
+// Two of a quorum's names may lead to one server. If one of these names is reached only after the session was opened, the
+// session refuses all commands from then on.
 func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -37,8 +37,9 @@ func TestQuorumFindsOneServerUnderTwoNamesLate(t *testing.T) {
 	require.ErrorContains(t, err, "node 3: it is the same server as node 1")
 }
 
-// inspectLate opens a session with three nodes. The third is the first one under another name, and cannot be reached until
-// the session is open. It returns the first error of the session, nil if there is none in the time that a node has to join.
+// inspectLate opens a session with three nodes. The third node is the first one under another name, and cannot be reached until
+// the session is open. inspectLate returns the first error of the session, or nil if no error comes in the time that a node has
+// to join.
 func (c *council) inspectLate() (err error) {
 	c.Helper()
 	var slow atomic.Bool

@@ -34,7 +34,7 @@ func ExampleNewQuorum() {
 	defer session.Close(ctx)
 	account := session.NewLock("account:7")
 
-	nodes[2].Close() // a majority is left
+	nodes[2].Close() // two of three nodes are still a majority
 	err = account.Do(ctx, func(ctx context.Context) error {
 		fmt.Println("holds:", account.HoldCount(ctx))
 		return nil

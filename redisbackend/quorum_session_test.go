@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// session opens a session with clients of its own, like another process.
+// session opens a session with clients of its own, as another process would do.
 func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
 	c.Helper()
 	q := c.quorum()
@@ -36,22 +36,21 @@ func (c *council) session(opts ...reentrant.Option) *reentrant.Session {
 	return session
 }
 
-// A bridge is protected by the lock: at most one owner is on it, with a token above those of all owners before.
+// A bridge is protected by the lock: at most one owner is on the bridge, and its token is above those of all owners before.
 type bridge struct {
 	*testing.T
 	last atomic.Pointer[crossing]
 }
 
-// A crossing is one owner's time on the bridge. Nothing is required of a crossing whose lock was lost, which takes a
-// pause of a whole lease.
+// A crossing is one owner's time on the bridge. The test requires nothing of an owner that has lost the lock, which happens
+// only if the owner is paused for a whole lease.
 type crossing struct {
 	token      backend.Token
 	left, lost atomic.Bool
 	known      atomic.Bool // set once lost no longer changes
 }
 
-// cross takes the lock once, and reports whether it got the lock. It ignores errors of the release: a node may be
-// failing.
+// cross takes the lock once, and reports whether it got the lock. It ignores errors of Unlock, because a node may be failing.
 func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	if err := l.Lock(ctx); err != nil {
 		assert.ErrorIs(b, err, context.Canceled)
@@ -66,7 +65,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	me := &crossing{token: token}
 	before := b.last.Swap(me)
 	together := before != nil && !before.left.Load()
-	me.left.Store(true) // before Lost is asked: so an owner that was paused on the bridge finds that its lock is lost
+	me.left.Store(true) // only then is Lost asked, so an owner that was paused on the bridge finds that its lock is lost
 	select {
 	case <-l.Lost(ctx):
 		me.lost.Store(true)
@@ -81,7 +80,7 @@ func (b *bridge) cross(ctx context.Context, l *reentrant.Lock) bool {
 	return true
 }
 
-// wasLost waits until the owner has left the bridge, and reports whether it had lost the lock before.
+// wasLost waits until the owner knows whether it lost the lock on the bridge, and reports that.
 func (c *crossing) wasLost() bool {
 	for !c.known.Load() {
 		time.Sleep(time.Millisecond)
@@ -89,10 +88,9 @@ func (c *crossing) wasLost() bool {
 	return c.lost.Load()
 }
 
-// Two processes contend while nodes are killed, frozen and started again, never more than a minority at a time. The
-// nodes keep everything, as a quorum needs if nodes may come back within a lease: a node writes its file before it
-// replies. It does not wait for the disk, since a kill loses nothing of what the kernel has, and a busy disk would
-// delay the test.
+// Two processes contend while nodes are killed, frozen and started again. Never more than a minority of the nodes is away. The
+// nodes keep everything, which a quorum needs if nodes may come back within a lease: a node writes its file before it replies.
+// The node does not wait for the disk: a kill loses nothing that the kernel has, and a busy disk would delay the test.
 func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 5, "--appendonly", "yes", "--appendfsync", "no")
@@ -106,7 +104,8 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	var running sync.WaitGroup
 	var crossed [2]atomic.Int64
 	for i := range crossed {
-		// A node that died with a hold, and missed its release, still has the hold when it comes back, for this long.
+		// A node that died with a hold, and missed the hold's release, still has the hold when it comes back, for as long as
+		// this lease.
 		l := c.session(reentrant.WithLease(2 * time.Second)).NewLock(c.name)
 		for range 2 {
 			running.Go(func() {
@@ -146,7 +145,7 @@ func TestQuorumSessionsWhileNodesDieAndComeBack(t *testing.T) {
 	running.Wait()
 }
 
-// Sessions that ask at the same time each get some of the nodes. None keeps a minority, so one of them gets the lock.
+// Sessions that ask at the same time each get some of the nodes. No session keeps a minority, so one of them gets the lock.
 func TestQuorumSplitVotesEnd(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -168,7 +167,7 @@ func TestQuorumSplitVotesEnd(t *testing.T) {
 	}
 }
 
-// Processes that died during an attempt left holds at a minority of the nodes. Those do not stop the other sessions.
+// Processes that died during an attempt left holds at a minority of the nodes. These holds do not stop other sessions.
 func TestQuorumHoldsAtAMinorityStopNoSession(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -187,7 +186,7 @@ func TestQuorumHoldsAtAMinorityStopNoSession(t *testing.T) {
 	}
 }
 
-// Callers soon get an error that a majority is missing, and never one that another session has the lock.
+// Without a majority, callers soon get an error that says so. They never get the error that another session has the lock.
 func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -221,11 +220,12 @@ func TestQuorumSessionsSeeThatAMajorityIsMissing(t *testing.T) {
 	c.servers[1].Thaw()
 	require.Eventually(t, func() bool {
 		err := other.Lock(t.Context())
-		return assert.NoError(t, err) && other.Unlock(t.Context()) == nil // a node may take too long once more
+		return assert.NoError(t, err) && other.Unlock(t.Context()) == nil // a node may again take too long
 	}, limit, tick, "a majority is back")
 }
 
-// Within a process the order is as with any Backend, and a process whose turn is over releases the lock for another.
+// Within a process the order is the same as with any Backend. A process whose turn is over releases the lock for another
+// process.
 func TestQuorumSessionsTakeTurns(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)

@@ -22,7 +22,7 @@ import (
 type council struct {
 	*testing.T
 	name    string
-	limit   time.Duration // a node's time limit, if it is not the usual one
+	limit   time.Duration // a node's time limit, unless it is the usual one
 	servers []*redisserver.Server
 	nodes   []*site // clients for plain commands, one for each server
 }
@@ -37,8 +37,8 @@ func newCouncil(t *testing.T, n int, options ...string) *council {
 	return c
 }
 
-// memberClient makes a client even if the node is down. It waits for a node for longer than this machine may stand
-// still.
+// memberClient makes a client even if the node is down. The client waits for the node's replies longer than this machine may
+// stand still.
 func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, PipelineMultiplex: -1,
 		ForceSingleClient: true, ConnWriteTimeout: limit, RingScaleEachConn: smallRing, ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer}
@@ -51,7 +51,7 @@ func memberClient(t testing.TB, server *redisserver.Server) rueidis.Client {
 	return client
 }
 
-// quorum makes a backend with clients of its own, like another process.
+// quorum makes a backend with clients of its own, as another process would do.
 func (c *council) quorum() *redisbackend.Quorum {
 	c.Helper()
 	var clients []rueidis.Client
@@ -66,7 +66,8 @@ func (c *council) quorum() *redisbackend.Quorum {
 	return q
 }
 
-// opened opens a session. A majority of the nodes has five seconds for that, and this machine may be too busy.
+// opened opens a session. A majority of the nodes must reply within five seconds, for which this machine may be too busy, so
+// opened tries again.
 func opened(t *testing.T, q *redisbackend.Quorum, id string, sink backend.Sink) backend.Conn {
 	t.Helper()
 	var conn backend.Conn
@@ -79,7 +80,7 @@ func opened(t *testing.T, q *redisbackend.Quorum, id string, sink backend.Sink) 
 	return conn
 }
 
-// refusal returns the error with which a node refuses a session. It opens sessions until one gets that error in time.
+// refusal returns the error with which a node refuses a session. It opens sessions until the error comes in time.
 func refusal(t *testing.T, q *redisbackend.Quorum) (err error) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -98,7 +99,7 @@ func (c *council) join(id string) *member {
 	return joinQuorum(c.T, c.quorum(), id)
 }
 
-// on returns the numbers, from 1, of the nodes that have a hold of a session.
+// on returns the numbers of the nodes that have a hold of a session. The first node has the number 1.
 func (c *council) on(m *member) (nodes []int) {
 	c.Helper()
 	for i := range c.servers {
@@ -109,7 +110,8 @@ func (c *council) on(m *member) (nodes []int) {
 	return nodes
 }
 
-// holder returns who has the lock at a node, as "session:owner"; "" if it is free or the node is down.
+// holder returns the session and the owner that have the lock at a node, as "session:owner". It returns "" if the lock is free
+// or the node is down.
 func (c *council) holder(i int) string {
 	pairs, _ := c.nodes[i].do("HGETALL", c.name).AsStrMap()
 	for field := range pairs {
@@ -137,7 +139,7 @@ func (m *member) try(epoch uint64, change ...func(*backend.AcquireRequest)) (bac
 	return reply, time.Since(began), err
 }
 
-// gets repeats the attempt until it has the lock: a node that was away may learn late that the lock was released.
+// gets sends new attempts until one gets the lock: a node that was away may learn late that the lock was released.
 func (m *member) gets(epoch *uint64) backend.Token {
 	m.Helper()
 	var reply backend.AcquireReply
@@ -150,7 +152,7 @@ func (m *member) gets(epoch *uint64) backend.Token {
 	return reply.First
 }
 
-// gives releases the lock, and repeats that if too few nodes have replied in time.
+// gives releases the lock. If too few nodes reply in time, it repeats the release.
 func (m *member) gives(epoch uint64) {
 	m.Helper()
 	for first, repeated := time.Now(), false; ; repeated = true {
@@ -160,7 +162,7 @@ func (m *member) gives(epoch uint64) {
 			continue
 		}
 		require.NoError(m, err)
-		if !repeated || result != backend.Nothing { // an earlier copy may have released it
+		if !repeated || result != backend.Nothing { // an earlier copy of the release may have been executed
 			require.Equal(m, backend.Released, result)
 		}
 		return
@@ -174,19 +176,20 @@ func (m *member) idle() {
 }
 
 const (
-	// patient is the time limit of a node in tests that do not wait for it to pass: every command gets its reply,
-	// however busy this machine is. When a majority has replied, the other nodes have a small part of it.
+	// patient is the time limit of a node in tests that do not wait until it has passed: every command gets its reply, however
+	// busy this machine is. When a majority has replied, the other nodes get only a small part of this time.
 	patient = 2 * time.Minute
 	// usual is the time limit that callers of the backend have.
 	usual = 500 * time.Millisecond
 	// opening is less than the time limit of a node when a session is opened.
 	opening = 4 * time.Second
-	// bounded is far more than the usual limits of all rounds of an attempt together, and far less than the attempt's
-	// time.
+	// bounded is far more than the usual limits of all rounds of an attempt together, and far less than the time in which an
+	// attempt may be executed.
 	bounded = 30 * time.Second
 )
 
-// soon requires that a call ends within bounded. If not it tries again: this machine may have stood still.
+// soon requires that a call ends within bounded. If the call takes longer, this machine may have stood still, so soon repeats
+// it.
 func soon(t *testing.T, call func() (took time.Duration), why ...any) {
 	t.Helper()
 	took := call()
@@ -303,12 +306,12 @@ func TestQuorumReportsAMissingMajority(t *testing.T) {
 		for i := range n/2 + 1 {
 			c.servers[i].Restart(t)
 		}
-		a.gets(&epoch) // the nodes are back
+		a.gets(&epoch) // the nodes reply again
 	}
 }
 
-// A hold that a minority granted is released when the other nodes have replied that another session has the lock. A
-// node that was frozen releases it when it runs again.
+// A hold that a minority granted is released when the other nodes have replied that another session has the lock. A node that
+// was frozen releases its hold when it runs again.
 func TestQuorumReleasesWhatAMinorityGranted(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -327,19 +330,20 @@ func TestQuorumReleasesWhatAMinorityGranted(t *testing.T) {
 	require.Equal(t, []int{1, 2}, c.on(a))
 }
 
-// A node that did not reply is sent a release too: an attempt that it carries out later is refused, or undone.
+// A release is also sent to a node that did not reply. If this node executes the attempt later, the attempt is refused or
+// undone.
 func TestQuorumReleasesWhatASilentNodeMayHaveGranted(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
 	q := c.quorum()
 	a, b := c.join("a"), joinQuorum(t, q, "b")
-	redisbackend.SetNodeLimit(q, usual) // the release has more time: the nodes are frozen meanwhile
+	redisbackend.SetNodeLimit(q, usual) // releases have more time than this, since the nodes are frozen meanwhile
 	c.servers[2].Freeze()
 	a.take(1)
 	c.servers[0].Freeze()
 	epoch := uint64(0)
 	var err error
-	for tries := 0; !backend.OutcomeUnknown(err) && tries < 10; tries++ { // the time of the commands may be over before they are sent
+	for tries := 0; !backend.OutcomeUnknown(err) && tries < 10; tries++ { // the time may be over before they are sent
 		soon(t, func() (took time.Duration) { // node 2 refuses, and nodes 1 and 3 may have granted the lock
 			epoch++
 			_, took, err = b.try(epoch, queue)
@@ -355,7 +359,7 @@ func TestQuorumReleasesWhatASilentNodeMayHaveGranted(t *testing.T) {
 	require.Contains(t, c.on(a), 2)
 }
 
-// The session does not wait for a frozen node: the replies of the others are enough.
+// The session does not wait for a frozen node: the replies of the other nodes are enough.
 func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -383,7 +387,7 @@ func TestQuorumDoesNotWaitForAFrozenNode(t *testing.T) {
 	c.nowhere(a)
 }
 
-// A node that comes back empty while a lock is held gets the hold back with the next renewal, and no other session gets the lock.
+// A node that comes back empty while a lock is held gets the hold back with the next renewal. No other session gets the lock.
 func TestQuorumPutsAHoldBack(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -393,7 +397,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 		a.reenter(1, 1, 3, 0)
 		c.everywhere(a)
 		epoch := uint64(0)
-		for i := range n { // one node after the other, until none has what was first written to it
+		for i := range n { // one node after the other, until no node has what was first written to it
 			c.servers[i].Stop()
 			c.servers[i].Restart(t)
 			c.nodes[0].eventually(func() bool { return c.nodes[i].do("PING").Error() == nil }, "the node is back")
@@ -415,7 +419,7 @@ func TestQuorumPutsAHoldBack(t *testing.T) {
 	}
 }
 
-// A hold whose lease has ended at a node that was cut off is put back there too: so it does not depend on a bare
+// A hold whose lease has ended at a node that was cut off is put back at this node, too. So the hold does not depend on a bare
 // majority for long.
 func TestQuorumPutsBackAHoldThatHasEndedAtANode(t *testing.T) {
 	t.Parallel()
@@ -466,7 +470,7 @@ func TestQuorumDoesNotPutALostHoldBack(t *testing.T) {
 	require.Greater(t, b.take(1), token)
 }
 
-// A hold is put back only if a majority is known to have it: otherwise another session may have had the lock meanwhile.
+// A hold is put back only if a majority is known to have it. Otherwise another session may have had the lock meanwhile.
 func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -482,14 +486,15 @@ func TestQuorumPutsNothingBackForAMinority(t *testing.T) {
 	require.Equal(t, []int{3}, c.on(a))
 }
 
-// overtake waits until the nodes' clock has passed a token that no node may remember. From then on all new tokens are
-// above it.
+// overtake waits until the nodes' clock has passed a token that may be on no node any more. From then on all new tokens are
+// above that token.
 func (c *council) overtake(token backend.Token) {
 	c.Helper()
 	c.nodes[0].eventually(func() bool { return c.nodes[0].clock() > int64(token) }, "the clock passes the token")
 }
 
-// A hold that is put back at a node is released with the others, whichever of the two commands arrives first.
+// A hold that is put back at a node is released together with the others, whether the release or the command that puts it back
+// arrives first.
 func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -518,8 +523,8 @@ func TestQuorumPutsNothingBackAfterARelease(t *testing.T) {
 	}
 }
 
-// Two majorities share one node. If only that node knows the highest token, a majority has to learn it before it is
-// used.
+// Two majorities have one node in common. If only this node knows the highest token, the token is used only after a majority
+// has learned it.
 func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -531,7 +536,7 @@ func TestQuorumTokensRiseOverMajorities(t *testing.T) {
 
 	c.servers[2].Stop()
 	a := c.join("a")
-	token := a.take(1) // by nodes 1 and 2
+	token := a.take(1) // nodes 1 and 2 give this token
 	require.Greater(t, token, far)
 	require.Equal(t, token, a.inspect().Token)
 	require.Equal(t, backend.Released, a.release(1))
@@ -566,8 +571,8 @@ func TestQuorumTokensRiseWhileNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// The time that the nodes needed is subtracted from the lease: a majority that is complete only after the lease has
-// ended does not grant the lock.
+// The time that the nodes needed is subtracted from the lease. So a majority does not grant the lock if it is complete only
+// after the lease has ended.
 func TestQuorumDoesNotGrantALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -597,7 +602,7 @@ func TestQuorumDoesNotGrantALeaseThatHasEnded(t *testing.T) {
 	}
 }
 
-// If one node refuses, the error still says correctly whether another session has the lock, or too few nodes are left.
+// If one node refuses, the error still says correctly whether another session has the lock or too few nodes are left.
 func TestQuorumDistinguishesRefusalsFromHolders(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -631,7 +636,8 @@ func TestQuorumConnectNamesTheNodeThatRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "NOAUTH")
 }
 
-// Connect also finds that a right is missing which only a contended lock needs, and leaves no channel open.
+// Connect also finds that a right is missing which is needed only when sessions contend for a lock. Then it leaves no channel
+// open.
 func TestQuorumConnectChecksTheRightToChannels(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"subscribe", "publish"} {
@@ -649,7 +655,7 @@ func TestQuorumConnectChecksTheRightToChannels(t *testing.T) {
 	}
 }
 
-// The documented rights are enough, and opening a session needs no others.
+// The documented rights are enough for a quorum. Opening a session needs no other rights.
 func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)
@@ -663,7 +669,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	redisbackend.SetNodeLimit(q, patient)
 	a, b := joinQuorum(t, q, "a"), joinQuorum(t, q, "b")
 	a.take(1)
-	for _, node := range c.nodes { // a take returns when a majority has replied
+	for _, node := range c.nodes { // take returns when a majority has replied, so some nodes may be late
 		node.eventually(func() bool { return must(node.do("EXISTS", "app:lock").ToInt64()) == 1 }, "every node has the hold")
 	}
 	b.wait(1)
@@ -674,7 +680,7 @@ func TestQuorumNeedsNoOtherRights(t *testing.T) {
 	b.granted()
 	_, err = b.remote.ForceUnlock(b.ctx(), time.Now().Add(time.Minute))
 	require.NoError(t, err)
-	require.NoError(t, a.conn.Close()) // waits for the work in the background
+	require.NoError(t, a.conn.Close()) // Close waits for the work in the background
 	require.NoError(t, b.conn.Close())
 	for _, node := range c.nodes {
 		wellBehaved(node)
@@ -699,7 +705,7 @@ func TestQuorumConnectDoesNotWaitForAFrozenNode(t *testing.T) {
 	require.Less(t, fewest, opening, "opening the session waited for the frozen node")
 }
 
-// One server counts as one node, whatever its names are.
+// If several names lead to one server, it counts as one node.
 func TestQuorumConnectFindsOneServerUnderTwoNames(t *testing.T) {
 	t.Parallel()
 	c := newCouncil(t, 3)

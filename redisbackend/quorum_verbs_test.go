@@ -14,11 +14,11 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// A quorum has no queue, so it cannot pass conformance cases that look at one. These tests have the parts that it can
-// pass.
+// A quorum has no queue, so it cannot pass conformance cases that look at a queue. These tests have the parts of those cases
+// that a quorum can pass.
 
 // eachQuorum runs a test on embedded nodes and on real ones, or on one kind, as each does. Three sessions take part: one
-// that holds the lock most of the time, and two that wait for it.
+// session that holds the lock most of the time, and two sessions that wait for it.
 func eachQuorum(t *testing.T, test func(t *testing.T, a, b, c *member)) {
 	t.Run("embedded", func(t *testing.T) {
 		onlyWithoutAServer(t)
@@ -180,7 +180,7 @@ func TestQuorumRefusesLateCopies(t *testing.T) {
 		a.take(1)
 		b.wait(5)
 		b.release(5, until(time.Hour))
-		b.idle() // a copy that arrives first at a node would not be late there
+		b.idle() // at a node where a copy arrives first it would not be late
 		b.stale(5, queue)
 		a.release(1, until(time.Hour))
 		a.idle()
@@ -215,7 +215,7 @@ func TestQuorumYieldGivesTheLockToAWaiterItKnows(t *testing.T) {
 		b.wait(1)
 		require.Equal(t, backend.Granted, a.acquire(2, yield).Status, "a copy of the attempt that has the lock does not hand it over")
 		epoch := uint64(2)
-		a.eventually(func() bool { // b's attempts arrive at the nodes in the background, after its reply
+		a.eventually(func() bool { // b's attempts may arrive at some nodes only after b has its reply
 			epoch++
 			return a.acquire(epoch, yield).Status == backend.Waiting
 		}, "the nodes know that b waits")
@@ -259,7 +259,7 @@ func TestQuorumCloseLeavesTheLocks(t *testing.T) {
 	})
 }
 
-// Conditions need a queue of sessions. A quorum has none: calls return errors.ErrUnsupported, and their callers keep
+// Conditions need a queue of sessions. A quorum has no queue, so its calls return errors.ErrUnsupported, and the callers keep
 // the lock.
 func TestQuorumHasNoConditions(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// slowly copies from src to dst, and passes everything on after a delay, until one of them is closed.
+// slowly copies from src to dst, and delays everything, until one of the two is closed.
 func slowly(dst io.WriteCloser, src io.ReadCloser, delay func(part []byte) time.Duration) {
 	type part struct {
 		due  time.Time
@@ -40,13 +40,13 @@ func slowly(dst io.WriteCloser, src io.ReadCloser, delay func(part []byte) time.
 	go func() {
 		for p := range parts {
 			time.Sleep(time.Until(p.due))
-			_, _ = dst.Write(p.text) // after an error src is closed too
+			_, _ = dst.Write(p.text) // if this fails, src is closed, too
 		}
 		_, _ = dst.Close(), src.Close()
 	}()
 }
 
-// slowQuorum opens a session on servers to which commands take a while, and so do the replies. Messages take none.
+// slowQuorum opens a session on servers to which commands take a while. Replies take as long, and messages take no time.
 func slowQuorum(t *testing.T, servers []*redistest.Server, trip time.Duration, opts ...reentrant.Option) *reentrant.Session {
 	t.Helper()
 	var clients []rueidis.Client
@@ -83,8 +83,9 @@ func slowQuorum(t *testing.T, servers []*redistest.Server, trip time.Duration, o
 	return session
 }
 
-// The nodes give the lock to a session that lingers, and a second session asks for it, at any moment before or after the first
-// one has heard that it has the lock. The second session waits neither for the lease nor for the linger time of the first.
+// The nodes give the lock to a session that lingers. At any moment before or after this session has heard that it has the lock,
+// a second session asks for the lock. The second session waits neither for the end of the lease nor for the first session's
+// linger time.
 func TestQuorumALingeringSessionGivesUpWhatWasWantedBeforeItHadIt(t *testing.T) {
 	const trip = 40 * time.Millisecond
 	for name, opts := range map[string][]reentrant.Option{"without a cohort": nil, "cohort": {reentrant.WithCohort()}} {
@@ -95,7 +96,7 @@ func TestQuorumALingeringSessionGivesUpWhatWasWantedBeforeItHadIt(t *testing.T) 
 					opts := append(opts, reentrant.WithAsyncUnlock(), reentrant.WithLinger(8*time.Second))
 					s, other := slowQuorum(t, servers, trip, opts...), slowQuorum(t, servers, trip/4, opts...)
 					lock := s.NewLock("x")
-					for range 3 { // on one Redis it would be kept from now on, without a cohort too
+					for range 3 { // on one Redis, the first session would keep the lock from now on, without a cohort, too
 						require.NoError(t, lock.Do(t.Context(), func(context.Context) error { return nil }))
 						time.Sleep(time.Minute)
 					}

@@ -16,8 +16,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// TestScriptsAgreeWithTheModelAtRandom lets three sessions send what they like about a lock, a read-write lock and a semaphore,
-// with pauses in which leases and places end: to the scripts and, with the same words, to package protocol.
+// TestScriptsAgreeWithTheModelAtRandom lets three sessions send random commands for a lock, a read-write lock and a semaphore,
+// with pauses in which leases and places end. Each command goes to the scripts and, unchanged, to package protocol.
 func TestScriptsAgreeWithTheModelAtRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(testsize.Of(4_000, 20)) {
@@ -34,7 +34,7 @@ func TestScriptsAgreeWithTheModelAtRandom(t *testing.T) {
 	}
 }
 
-// rivals are two servers, each with the same three sessions.
+// rivals has two servers, each with the same three sessions.
 type rivals struct {
 	*testing.T
 	random *rand.Rand
@@ -42,15 +42,15 @@ type rivals struct {
 	lines  []string
 }
 
-// A twin is a session at both servers. The servers give out different tokens.
+// A twin is a session that is open at both servers. The two servers give out different tokens.
 type twin struct {
 	id     string
 	sides  [2]twinSide
 	last   backend.AcquireRequest // of the lock
 	sent   time.Time
-	queued time.Time // when it last took its place, or kept it
+	queued time.Time // when the session last took or kept its place
 	op     uint64
-	shares map[string]*backend.ShareRequest // the last, by name
+	shares map[string]*backend.ShareRequest // the last request for each name
 }
 
 type twinSide struct {
@@ -59,7 +59,7 @@ type twinSide struct {
 	under   map[string]backend.Token
 }
 
-// The names, and how many units each has; 0 is a lock.
+// names has the names, and how many units each has. A lock has 0.
 var names = map[string]int{"lock": 0, "rw": backend.AllUnits, "sem": 3}
 
 func (r *rivals) open(servers ...backend.Backend) {
@@ -87,7 +87,7 @@ func (r *rivals) play() {
 	}()
 	for range 80 {
 		if pause := []time.Duration{0, 0, 0, time.Second / 3, 3 * time.Second}[r.random.IntN(5)]; pause > 0 {
-			time.Sleep(pause + 37*time.Microsecond) // no moment is the very end of a lease
+			time.Sleep(pause + 37*time.Microsecond) // so that no command comes at the very end of a lease
 			r.lines = append(r.lines, fmt.Sprint("pause ", pause))
 		}
 		x := &r.twins[r.random.IntN(len(r.twins))]
@@ -109,7 +109,7 @@ func (r *rivals) play() {
 	}
 }
 
-// both sends a command to both servers, which must reply the same.
+// both sends a command to both servers, and requires that they reply the same.
 func (r *rivals) both(what string, send func(side int) string) {
 	r.Helper()
 	scripts, model := send(0), send(1)
@@ -120,7 +120,7 @@ func (r *rivals) both(what string, send func(side int) string) {
 func (r *rivals) chance(n int) bool { return r.random.IntN(n) == 0 }
 
 func (r *rivals) attempt(x *twin) {
-	if !x.queued.IsZero() && time.Since(x.queued) > 2*time.Second { // its place has ended, and could come back if no run saw that
+	if !x.queued.IsZero() && time.Since(x.queued) > 2*time.Second { // the place has ended, and could come back
 		r.release(x)
 		x.queued = time.Time{}
 	}
@@ -132,7 +132,7 @@ func (r *rivals) attempt(x *twin) {
 	r.acquire(x, r.chance(2))
 }
 
-// again sends a copy, which arrives in time.
+// again sends a copy of the last attempt, if the copy still arrives in time.
 func (r *rivals) again(x *twin) {
 	if x.last.Epoch > 0 && time.Since(x.sent) < 2*time.Second {
 		r.acquire(x, false)
@@ -166,10 +166,10 @@ func (r *rivals) release(x *twin) {
 		}
 		result, err := s.remotes["lock"].Release(r.Context(), req)
 		if s.prior.Freed = result == backend.Freed; s.prior.Freed {
-			result = backend.Released // whether the session may remember the lock is only a hint
+			result = backend.Released // Freed is only a hint that the session may remember the lock
 		}
 		if result == backend.Withdrawn && time.Since(x.queued) > 2*time.Second {
-			result = backend.Nothing // a place that has ended goes at any time
+			result = backend.Nothing // a place that has ended may be removed at any time
 		}
 		return fmt.Sprint(result, err)
 	})
@@ -196,7 +196,7 @@ func (r *rivals) inspect(x *twin) {
 // share sends a new request, or a copy of the last one.
 func (r *rivals) share(x *twin, name string) {
 	last, total := x.shares[name], names[name]
-	if time.Now().After(last.NotAfter) || !r.chance(3) { // later the servers may have forgotten the session
+	if time.Now().After(last.NotAfter) || !r.chance(3) { // after that time the servers may have forgotten the session
 		*last = sharing(last.Epoch+1, 0, 0)
 		last.Limit, last.Lease, last.GrantTTL, last.Patience = total, 4*time.Second, 2*time.Second, 2*time.Second
 		if name == "sem" {

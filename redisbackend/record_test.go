@@ -16,10 +16,10 @@ import (
 	lua "github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// The record of a lock is written by save in common.lua, by scripts that stand alone, by sessions for these scripts, and by
-// transactions. All write it in one form, to the byte: the scripts that stand alone compare it as text.
+// Four kinds of writers write the record of a lock: save in common.lua, scripts that stand alone, sessions for these scripts,
+// and transactions. All write exactly the same bytes, because the scripts that stand alone compare the record as text.
 
-// recorded are the states and the runs after which the record is looked at.
+// recorded are runs. After each of them, the test looks at the record.
 var recorded = append(slices.Clone(halfRuns),
 	halfRun{name: "acquire a block of tokens", golden: func(s *scene) { s.a.epoch++ }, act: func(s *scene) error {
 		return s.a.attempt(func(r *backend.AcquireRequest) { r.Tokens = 3 })
@@ -28,7 +28,7 @@ var recorded = append(slices.Clone(halfRuns),
 		return s.raw("quorum_token", s.keys("", "t"), []string{"a", text(int64(s.a.epoch)), text(int64(s.last + 5)), text(int64(s.last + 7))})
 	}})
 
-// writes matches the calls with which a script writes the record.
+// writes matches calls by which a script writes the record.
 var writes = regexp.MustCompile(`\b(?:save|occupy|grant|vacate)\(|'SET', KEYS\[2\]`)
 
 func TestAllWritersOfTheRecordAgree(t *testing.T) {
@@ -45,8 +45,8 @@ func TestAllWritersOfTheRecordAgree(t *testing.T) {
 	})
 }
 
-// records carries out each run to its end, beside a tombstone. It returns the record that each run leaves, without the
-// parts that differ from run to run, and which scripts have changed a record.
+// records carries out each run to its end, while the record has a tombstone. It returns the record that each run leaves,
+// without the parts that differ from one execution to the next, and which scripts have changed a record.
 func records(t *testing.T, client rueidis.Client, options ...redisbackend.Option) (after map[string]lua.Record, wrote map[string]bool) {
 	next := scenes(t, client, options...)
 	after, wrote = map[string]lua.Record{}, map[string]bool{}
@@ -66,8 +66,8 @@ func records(t *testing.T, client rueidis.Client, options ...redisbackend.Option
 	return after, wrote
 }
 
-// parseRecord returns the record and its text, and checks that Format returns the same text. In the record that it returns,
-// tokens count from the first, and tombstones have no end.
+// parseRecord returns the record and its text, and checks that Format returns this text. In the record that it returns, the
+// first token is 0, the last token is counted from the first, and tombstones have no end.
 func (s *site) parseRecord(state string) (r lua.Record, text string) {
 	s.Helper()
 	text = strings.Join(s.record(), " ")
@@ -81,8 +81,8 @@ func (s *site) parseRecord(state string) (r lua.Record, text string) {
 	return r, text
 }
 
-// A lock that stays taken after its release is shown with its token and its note until it is free, so the record is kept for as
-// long. The session that had the lock gets no more messages about waiters.
+// A lock that stays taken after its release is shown with its token and its note until it is free, so the record is kept until
+// then. The session that had the lock gets no more messages about waiters.
 func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for session, s := range map[string]*site{"a": s, "b": s.withoutScripts()} {
@@ -99,7 +99,8 @@ func TestALockThatStaysTakenKeepsItsRecord(t *testing.T) {
 	})
 }
 
-// While an owner waits for a condition its lock may be free for long. The record stays, or the name could become that of another kind.
+// While an owner waits for a condition, its lock may be free for a long time. The record stays: without it the name could
+// become that of a semaphore or a read-write lock.
 func TestALockOfAConditionsWaitersKeepsItsRecord(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for session, s := range map[string]*site{"a": s, "b": s.withoutScripts()} {
@@ -123,8 +124,9 @@ func TestALockOfAConditionsWaitersKeepsItsRecord(t *testing.T) {
 	})
 }
 
-// A grant may stop after it has written the waiter's hold, and before it changes the record and the queue. When that session's next
-// attempt takes the hold over, its place is deleted: it would be served once more, for an attempt that is over.
+// A grant may stop after it has written the waiter's hold, and before it changes the record and the queue. When the next
+// attempt of that session takes the hold over, the session's place is deleted. Otherwise the place would be served once more,
+// for an attempt that is over.
 func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")
@@ -137,8 +139,8 @@ func TestAGrantThatStoppedLeavesNoPlace(t *testing.T) {
 	})
 }
 
-// Where a grant stopped before it took the place away, a session has the lock and a place. The session does not count as one
-// that waits for itself.
+// If a grant stopped before it removed the waiter's place, a session has the lock and a place. The session does not count as a
+// waiter for its own lock.
 func TestAHolderIsNotToldOfAPlaceOfItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for _, b := range []*member{s.join("a"), s.withoutScripts().join("b")} {

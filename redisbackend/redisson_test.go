@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// These tests do what Redisson's clients do, without Java: its RLock is a hash with one field, and a message is
-// published when it is freed. Package redisson runs the same tests with Redisson itself.
+// These tests do what Redisson's clients do, without Java. Redisson's RLock is a hash with one field, and Redisson publishes a
+// message when the lock is freed. Package redisson has similar tests with Redisson itself.
 
 const (
 	javaThread  = "8b0b3a52-9a3c-4f3f-b6a5-111111111111:42"
@@ -29,7 +29,7 @@ func (s *site) withRedisson() *site {
 	return &site{T: s.T, name: s.name, client: s.client, b: b, began: s.began}
 }
 
-// javaLocks takes a free lock as a thread of a Redisson client does.
+// javaLocks takes a free lock in the way in which a thread of a Redisson client takes it.
 func (s *site) javaLocks() {
 	s.Helper()
 	s.run("HINCRBY", s.name, javaThread, "1")
@@ -42,7 +42,7 @@ type subscription struct {
 	mark     func() // mark publishes a mark behind all messages that Redis has published on the channel
 }
 
-// subscribe listens to a channel as Redisson does: by SUBSCRIBE or by SSUBSCRIBE.
+// subscribe listens to a channel by SUBSCRIBE or, if sharded, by SSUBSCRIBE. Redisson does either.
 func (s *site) subscribe(sharded bool, channel string) subscription {
 	s.Helper()
 	heard, open := make(chan string, 100), make(chan struct{})
@@ -65,7 +65,7 @@ func (s *site) subscribe(sharded bool, channel string) subscription {
 	}}
 }
 
-// says asserts that exactly one message, the given one, was published since the last call.
+// says asserts that exactly one message was published since the last call, and that the message is want.
 func (s subscription) says(t *testing.T, want, why string) {
 	t.Helper()
 	s.mark()
@@ -79,7 +79,7 @@ func (s *site) listens(sessions int64) {
 	s.eventually(func() bool { return s.listeners(javaChannel) == sessions }, "sessions listen to Redisson")
 }
 
-// listeners returns how many connections listen to a channel, 0 if Redis does not reply in time.
+// listeners returns how many connections listen to a channel. If Redis does not reply in time, it returns 0.
 func (s *site) listeners(channel string) (n int64) {
 	if list, err := s.do("PUBSUB", "NUMSUB", channel).ToArray(); err == nil {
 		n, _ = list[1].AsInt64()
@@ -121,7 +121,7 @@ func TestAFreedLockIsPublishedForRedisson(t *testing.T) {
 	})
 }
 
-// A lock that Redisson frees goes to the session that has waited longest, without a heartbeat: this test sends none.
+// A lock that Redisson frees goes to the session that has waited longest. This needs no heartbeat: the test sends none.
 func TestRedissonsUnlockIsHeard(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()
@@ -141,11 +141,11 @@ func TestRedissonsUnlockIsHeard(t *testing.T) {
 	})
 }
 
-// A message may have been published before the channel was open: when it opens, the session asks again.
+// A message may have been published before the channel was open. So the session asks again when the channel opens.
 func TestRedissonsUnlockBeforeTheChannelIsOpen(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		s = s.withRedisson()
-		for _, id := range []string{"a", "b", "c", "d", "e"} { // in a slow process the channel of one may be open first
+		for _, id := range []string{"a", "b", "c", "d", "e"} { // a slow process may open a channel before the message
 			s.javaLocks()
 			session := s.join(id)
 			session.wait(1)
@@ -157,8 +157,7 @@ func TestRedissonsUnlockBeforeTheChannelIsOpen(t *testing.T) {
 	})
 }
 
-// A session that does not wait sends nothing when a message arrives. A session that waits again receives messages
-// again.
+// A session that does not wait sends nothing when a message arrives. If the session waits again, it receives messages again.
 func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 	s := realRedis(t).withRedisson()
 	s.javaLocks()
@@ -172,7 +171,7 @@ func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 		s.javaLocks() // a second field, which Redisson would not make: a release by name still finds its own
 		s.run("HDEL", s.name, "a:1")
 	}
-	// The session waits for another lock too. It hears of that one after all else, on the same connection.
+	// The session also waits for another lock. It hears of the other lock after everything else, on the same connection.
 	const otherChannel = "redisson_lock__channel:{other}"
 	s.name, a.remote = "other", a.bind("other")
 	s.javaLocks()
@@ -184,7 +183,7 @@ func TestRedissonIsHeardWhileASessionWaits(t *testing.T) {
 	}
 	s.run("DEL", s.name)
 	s.run("PUBLISH", otherChannel, "0")
-	for a.granted().Name != s.name { // the first lock may have been granted twice
+	for a.granted().Name != s.name { // the first lock may have been granted more than once
 	}
 	assert.LessOrEqual(t, evals(t, s.client)-before, 3, "an offer of the other lock, and those that were under way")
 }
@@ -203,7 +202,7 @@ func TestRedissonsChannelIsOpenedAgain(t *testing.T) {
 	a.granted()
 }
 
-// If a name has braces, Redisson does not add braces of its own.
+// If a name contains braces, Redisson adds no braces of its own.
 func TestRedissonsChannelOfANameWithBraces(t *testing.T) {
 	s := realRedis(t).withRedisson()
 	heard := s.subscribe(false, "redisson_lock__channel:{user}:7")
@@ -264,7 +263,7 @@ func TestAFreedLockIsPublishedForRedissonInACluster(t *testing.T) {
 	s.javaLocks()
 	a.wait(12)
 	s.run("DEL", s.name)
-	s.run("PUBLISH", javaChannel, "0") // the channel may have been open since before the lock was freed
+	s.run("PUBLISH", javaChannel, "0") // the channel may have been open before the lock was freed
 	a.granted()
 }
 
@@ -276,7 +275,7 @@ func TestWithRedissonRefusesOptionsThatExcludeIt(t *testing.T) {
 	require.ErrorContains(t, err, "WithRedisson")
 }
 
-// A session that closes while offers are under way waits for them.
+// A session that closes waits for its offers that are under way.
 func TestRedissonEndsWithItsSession(t *testing.T) {
 	s := realRedis(t).withRedisson()
 	s.javaLocks()
@@ -297,9 +296,9 @@ func TestRedissonEndsWithItsSession(t *testing.T) {
 	s.listens(0)
 }
 
-// Read-write locks and semaphores use other keys than Redisson's objects of the same name, and Redisson looks only at
-// its own. So a client of Redisson can acquire a name that is in use here, as the documents say; a name that Redisson
-// uses is refused here.
+// Read-write locks and semaphores use other keys than Redisson's objects of the same name, and Redisson looks only at its own
+// keys. So a client of Redisson can acquire a name that is in use here, as the documents say. A name that Redisson uses is
+// refused here.
 func TestRedissonTakesTheNameOfAReadWriteLockOrASemaphore(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, limit := range map[backend.ShareKind]int{backend.ReadWrite: backend.AllUnits, backend.Permits: 3} {

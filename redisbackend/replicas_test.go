@@ -20,7 +20,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// replicated starts a master with one replica that follows.
+// replicated starts a master with one replica, and waits until the replica follows the master.
 func replicated(t *testing.T) (s *site, replica *redisserver.Server) {
 	master := redisserver.Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -87,21 +87,21 @@ func TestAReplicaThatHangsDoesNotCount(t *testing.T) {
 	}, "the replica acknowledges again")
 }
 
-// With no replica connected, WAIT returns 0, at once or when its time is up: no replica has acknowledged, which must
-// not count as all.
+// With no replica connected, WAIT returns 0, either at once or when its time is over. This means that no replica has
+// acknowledged, and must not count as all.
 func TestWithNoReplicaConnectedAcquireFails(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	s.with(1, 20*time.Millisecond).join("a").requireNotReplicated(1)
 }
 
-// An acquire waits for replicas no longer than it may be carried out, and then still gives the lock back.
+// An acquire waits for replicas only for as long as it may be executed. Then it still gives the lock back.
 func TestAnAcquireWaitsForReplicasUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr())}
 	a := s.with(1, time.Hour).join("a")
 	var err error
-	for left := 100 * time.Millisecond; !errors.Is(err, backend.ErrNotReplicated); left *= 2 { // the time may be over before it is sent
+	for left := 100 * time.Millisecond; !errors.Is(err, backend.ErrNotReplicated); left *= 2 { // it may be sent too late
 		require.Less(t, left, silence, "%v", err)
 		ctx, cancel := context.WithTimeout(t.Context(), silence)
 		_, err = a.remote.Acquire(ctx, request(uint64(left), func(r *backend.AcquireRequest) { r.NotAfter = time.Now().Add(left) }))
@@ -111,7 +111,7 @@ func TestAnAcquireWaitsForReplicasUntilItsTimeIsOver(t *testing.T) {
 	assert.Empty(t, s.hash())
 }
 
-// A lock that was pushed is confirmed before Lock returns, and the confirmation is acknowledged by the replicas.
+// A lock that was pushed is confirmed before Lock returns, and the replicas acknowledge the confirmation.
 func TestAPushedGrantIsAcknowledgedByReplicas(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -144,7 +144,7 @@ func newSession(t *testing.T, b backend.Backend, opts ...reentrant.Option) *reen
 	return s
 }
 
-// A hold that was resumed survives a failover as an acquired one does: with the session that has it now.
+// A hold that was resumed survives a failover as an acquired hold does: the session that resumed it has it afterwards.
 func TestAResumedHoldIsAcknowledgedByReplicas(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -188,7 +188,7 @@ func TestReplicasAreWaitedForOnOneConnection(t *testing.T) {
 	assert.Equal(t, before, everConnected(s))
 }
 
-// An acquire that waited in vain for a connection of the client's pool has sent nothing.
+// If an acquire waits in vain for a connection of the client's pool, it has sent nothing.
 func TestAnAcquireThatFoundNoConnectionWasNotSent(t *testing.T) {
 	t.Parallel()
 	s := &site{T: t, name: "lock", client: connect(t, redisserver.Start(t).Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })}
@@ -225,8 +225,8 @@ func (s *site) replicaWaits() (n int) {
 	return n
 }
 
-// An owner that waits for a condition had the lock before. It gets a loss when it cannot acquire the lock again for a
-// lease, and no error when a replica is slow.
+// An owner that waits for a condition had the lock before. If it cannot acquire the lock again for a whole lease, Await reports
+// a loss. If a replica is slow, Await returns no error.
 func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 	t.Parallel()
 	type lock interface {
@@ -262,8 +262,8 @@ func TestAwaitOutlastsAReplicaThatLags(t *testing.T) {
 	}
 }
 
-// A verb on a write side's condition holds a lock of its own meanwhile. That lock need not survive a failover, so
-// Signal waits for no replica.
+// A verb on a write side's condition holds a lock of its own while it runs. This lock need not survive a failover, so Signal
+// waits for no replica.
 func TestSignalWaitsForNoReplica(t *testing.T) {
 	t.Parallel()
 	s, replica := replicated(t)
@@ -275,7 +275,7 @@ func TestSignalWaitsForNoReplica(t *testing.T) {
 	require.NoError(t, l.NewCondition("c").SignalAll(ctx))
 	assert.Equal(t, before, s.replicaWaits())
 	replica.Thaw()
-	require.NoError(t, orLater(l.Unlock)(ctx)) // or the session's end waits for it
+	require.NoError(t, orLater(l.Unlock)(ctx)) // otherwise the end of the session would wait for the release
 }
 
 // A call that acquires a lock of any kind fails when the time for the replicas is over, and keeps nothing.

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// resume resumes the hold of owner @w.
+// resume resumes the hold of the owner @w.
 func (m *member) resume(epoch uint64, fixed bool) backend.ResumeReply {
 	m.Helper()
 	reply, err := m.remote.(backend.Resumer).Resume(m.ctx(), backend.ResumeRequest{
@@ -57,7 +57,7 @@ func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 	})
 }
 
-// Redis may have forgotten the record and not the hold, or the other way round.
+// Redis may have forgotten the record but not the hold, or the hold but not the record.
 func TestResumeWithoutARecordHasANewToken(t *testing.T) {
 	each(t, func(t *testing.T, scripted *site) {
 		for _, s := range []*site{scripted, scripted.withoutScripts()} {

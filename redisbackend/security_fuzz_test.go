@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// FuzzOwners checks that Redis reports the holder's exact name, whatever bytes the name has: after an acquire, a
-// hand-over, and a wait for a condition.
+// FuzzOwners checks that Redis reports the holder's exact name, whatever bytes the name has. It checks this after an acquire,
+// after a hand-over, and after a wait for a condition.
 func FuzzOwners(f *testing.F) {
 	for _, owner := range nasty {
 		f.Add(owner, "other")

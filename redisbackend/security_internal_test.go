@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// FuzzURLsAreNotQuoted checks that an error about a URL never contains the password, wherever in the URL that is.
+// FuzzURLsAreNotQuoted checks that an error about a URL never contains the password, wherever in the URL the password is.
 func FuzzURLsAreNotQuoted(f *testing.F) {
 	const secret = "hunter2"
 	forms := []string{"redis://:%@127.0.0.1:1", "redis://user:%@127.0.0.1:1/0", "rediss://%@127.0.0.1:1", "redis://u:%@127.0.0.1:port",
@@ -21,7 +21,7 @@ func FuzzURLsAreNotQuoted(f *testing.F) {
 			f.Add(uint8(i), around, around)
 		}
 	}
-	ended, cancel := context.WithCancel(context.Background()) // it connects to nothing
+	ended, cancel := context.WithCancel(context.Background()) // so that no connection is made
 	cancel()
 	f.Fuzz(func(t *testing.T, form uint8, before, after string) {
 		for _, password := range []string{before + secret + after, url.QueryEscape(before + secret + after)} {

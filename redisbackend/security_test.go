@@ -67,7 +67,7 @@ func (a *authority) write(file, kind string, der []byte) {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// server starts a Redis that has a certificate for the loopback address, and returns its address for TLS.
+// server starts a Redis that has a certificate for the loopback address, and returns its TLS address.
 func (a *authority) server(options ...string) string {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	a.sign("server", &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"},
@@ -179,7 +179,8 @@ func leastUser(t *testing.T, more []string, servers ...*site) func(*rueidis.Clie
 	return func(o *rueidis.ClientOption) { o.Username, o.Password = "locks", "password" }
 }
 
-// redisVersion returns the version of Redis that a server is, or is compatible with, such as 7.2.
+// redisVersion returns a server's version of Redis, such as 7.2. For another program it is the version with which the program
+// is compatible.
 func redisVersion(server *site) float64 {
 	server.Helper()
 	info := must(server.do("INFO", "server").ToString())
@@ -189,7 +190,7 @@ func redisVersion(server *site) float64 {
 	return must(strconv.ParseFloat(parts[0]+"."+parts[1], 64))
 }
 
-// The package's documentation and docs/rights.md ask for the same rights.
+// The package's documentation and docs/rights.md list the same rights.
 func TestTheDocumentedRightsAgree(t *testing.T) {
 	always := setUser(t, rightsAlways)[3:]
 	assert.Equal(t, []string{"on", ">password", "~app:*", "resetchannels", "&app:relock:session:*"}, always[:5])
@@ -213,8 +214,8 @@ func wellBehaved(server *site) {
 	}
 }
 
-// The documented rights are enough for all features of a Backend: no command is refused, not even one without which it
-// would only be slower.
+// The documented rights are enough for all features of a Backend. No command is refused, not even a command without which a
+// Backend would only be slower.
 func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 	testsize.OfATopology(t)
 	t.Parallel()
@@ -235,7 +236,7 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 			server := redisserver.Start(t)
 			admin := node(t, server)
 			client := connect(t, server.Addr(), leastUser(t, c.rights, admin), func(o *rueidis.ClientOption) {
-				o.ForceSingleClient = true // otherwise the client tries whether this is a Cluster, and the server refuses that
+				o.ForceSingleClient = true // otherwise the client asks whether this is a Cluster, which the server refuses
 			})
 			b, err := redisbackend.New(client, append(c.options, redisbackend.WithPrefix("app:"))...)
 			require.NoError(t, err)
@@ -255,7 +256,7 @@ func TestTheDocumentedRightsAreEnoughForEverything(t *testing.T) {
 	}
 }
 
-// requireUsed requires that a server was asked for each command that a user has the right to.
+// requireUsed requires that each command to which a user has the right was sent to a server.
 func requireUsed(server *site, rights []string) {
 	server.Helper()
 	info := must(server.do("INFO", "commandstats").ToString())
@@ -355,7 +356,7 @@ func TestTheDocumentedRightsReachNothingElse(t *testing.T) {
 	assert.Equal(t, "1", must(admin.do("GET", "secret").ToString()))
 }
 
-// If passwords change while sessions are open, errors and the log say so without the passwords.
+// If passwords change while sessions are open, errors and the log report that, but do not contain the passwords.
 func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t, "--requirepass", "s3cret")
@@ -390,7 +391,7 @@ func TestPasswordsAreNotInErrorsOrLogs(t *testing.T) {
 	assert.Contains(t, log.String(), "WRONGPASS", "the log is not empty")
 }
 
-// A buffer can be written by several goroutines at once.
+// A buffer can be written to by several goroutines at once.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -408,7 +409,7 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// nasty are names that break carelessly written protocols.
+// nasty are names that confuse a protocol that was written without care.
 var nasty = []string{
 	"\x00", "a\x00b", "\n", "\r\n", "$3\r\nfoo\r\n", " ", "a b c", "a:b", ":", "::", "~", "*", "*linger", "?", "[a-z]", "%s%.0f%n", "é", "日本",
 	"\xff\xfe", "{", "{a", "a{b", "{tag}", "x{tag}y{z}", "{{a}}", "}", "{}", "a}b", "{a}}", "'", `"`, `\`, "]]", "--", "${x}", "relock", "relock:", "relock:{a}:t:a",

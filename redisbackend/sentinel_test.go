@@ -18,8 +18,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A watched is a master with a replica, and a sentinel that watches them and does nothing by itself: it fails over when
-// it is told to, so that a slow machine is not taken for a dead one.
+// A watched is a master with a replica, and a sentinel that watches both. The sentinel does nothing by itself: it fails over
+// only at the command of failover, so that it does not take a slow machine for a dead one.
 type watched struct {
 	*testing.T
 	master, replica *redisserver.Server
@@ -53,7 +53,7 @@ func follows(t *testing.T, replica *redisserver.Server) *site {
 	return r
 }
 
-// site is the deployment as a client with a backend of its own sees it.
+// site returns the deployment as seen by a client with a backend of its own.
 func (w *watched) site(opts ...redisbackend.Option) *site {
 	w.Helper()
 	// No test here needs the client to notice a connection that is silent, so the limit is long.
@@ -66,9 +66,9 @@ func (w *watched) site(opts ...redisbackend.Option) *site {
 	return s
 }
 
-// failover has the sentinel make the replica the master, and waits until it is. A sentinel that has stood still for two
-// seconds does nothing for thirty. A sentinel that has not heard from the replica for some seconds gives up; failover then
-// repeats the command.
+// failover makes the sentinel promote the replica, and waits until the replica is the master. A sentinel that has stood still
+// for two seconds does nothing for thirty seconds. A sentinel that has not heard from the replica for some seconds gives up.
+// Then failover repeats the command.
 func (w *watched) failover() {
 	w.Helper()
 	begun := 0
@@ -97,7 +97,7 @@ func TestSentinelFailoverWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	s.waits(held, waiter)
 	copied(t, w.replica, "lock")
 	w.failover()
-	// The old master answers for a moment more. Whatever it still does is forgotten, an unlock too.
+	// The old master replies for a moment more. Whatever it still does is forgotten, even an unlock.
 	require.Eventually(t, func() bool { return redisserverAddr(s) == w.replica.Addr() }, limit, tick, "the client has followed")
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
 	assert.Equal(t, first, must(held.Token(ctx)))
@@ -107,7 +107,8 @@ func TestSentinelFailoverWhileALockIsHeldAndWaitedFor(t *testing.T) {
 	assert.Greater(t, r.token, first)
 }
 
-// A hold that did not get to the replica in time is lost with the old master. Its holder learns of it at its next renewal.
+// A hold that did not get to the replica in time is lost with the old master. The holder learns of the loss at its next
+// renewal.
 func TestSentinelFailoverForgetsAHold(t *testing.T) {
 	t.Parallel()
 	w := sentinel(t)
@@ -115,7 +116,7 @@ func TestSentinelFailoverForgetsAHold(t *testing.T) {
 	holder, other := s.session(), s.session()
 	held, free := holder.NewLock("lock"), other.NewLock("lock")
 	ctx := reentrant.WithOwner(t.Context(), "holder")
-	w.replica.Freeze() // so that it does not come back at once
+	w.replica.Freeze() // so that the old master does not come back at once
 	node(t, w.master).run("CLIENT", "KILL", "TYPE", "replica")
 	require.NoError(t, held.Lock(ctx))
 	first := must(held.Token(ctx))
@@ -129,8 +130,8 @@ func TestSentinelFailoverForgetsAHold(t *testing.T) {
 	assert.ErrorIs(t, held.Unlock(ctx), reentrant.ErrLost)
 }
 
-// Locks are handed over across a failover in order, after the death of a master, and while it hangs. These are no subtests,
-// as parallel ones start when most tests have ended.
+// Locks are handed over in order across a failover, both after the death of a master and while the master hangs. The two tests
+// are not subtests, because parallel subtests start when most tests have ended.
 func TestSentinelFailoverWhileALockIsHandedOver(t *testing.T) {
 	t.Parallel()
 	handedOverAcrossAFailover(t, func(*redisserver.Server) {})
@@ -154,14 +155,14 @@ func handedOverAcrossAFailover(t *testing.T, stop func(*redisserver.Server)) {
 	stop(w.master)
 	w.failover()
 	s.advances(r)
-	w.master.Thaw() // it still believes that it is the master: no client may ask it
+	w.master.Thaw() // the old master still believes that it is the master, but no client may ask it
 	s.advances(r)
 	end()
 	assert.Empty(t, r.twice, "tokens are never given twice")
 }
 
-// When a master hangs, a holder no longer trusts its hold before the lease ends. When the old master comes back, takes
-// itself for the master, and still has the hold, the holder has long learnt of the loss.
+// When a master hangs, a holder stops trusting its hold before the lease ends. When the old master comes back, it believes that
+// it is the master, and still has the hold. By then the holder has long known of the loss.
 func TestAnOldMasterThatComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
@@ -188,15 +189,15 @@ func TestAnOldMasterThatComesBack(t *testing.T) {
 	require.NoError(t, orLater(held.Unlock)(ctx))
 }
 
-// A holder that a partition leaves alone with the old master has the lock there for as long as it renews, while other
-// clients use the new master. Only its token shows that its hold is old.
+// A partition leaves a holder alone with the old master. There the holder has the lock for as long as it renews its hold, while
+// other clients use the new master. Only the holder's token shows that its hold is old.
 func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("as long as a lease")
 	}
 	t.Parallel()
 	keepsALease(t, func(lease time.Duration) error {
-		alone, replica := replicated(t) // a sentinel that saw both would have the new master follow the old one again
+		alone, replica := replicated(t) // there is no sentinel: it would make the new master follow the old one again
 		var err error
 		alone.b, err = redisbackend.New(alone.client)
 		require.NoError(t, err)
@@ -214,7 +215,7 @@ func TestTokensTellOnBothSidesOfAPartition(t *testing.T) {
 		r := await(t, lockLater(t.Context(), beyond.session().NewLock("lock")), "the lease ends where it is not renewed")
 		require.NoError(t, r.err)
 		assert.Greater(t, r.token, first)
-		return again(old.Verify)(ctx) // at the old master the hold is renewed
+		return again(old.Verify)(ctx) // the old master still renews the hold
 	})
 }
 
@@ -226,7 +227,7 @@ func TestAnAcknowledgedAcquireSurvivesAFailover(t *testing.T) {
 	ctx := reentrant.WithOwner(t.Context(), "holder")
 	require.NoError(t, held.Lock(ctx))
 	first := must(held.Token(ctx))
-	w.master.Stop() // at once: the acknowledgement is all that there is
+	w.master.Stop() // at once: only the acknowledgement has made the hold safe
 	w.failover()
 	require.Eventually(t, func() bool { return held.Verify(ctx) == nil }, limit, tick, "the hold is there")
 	assert.Equal(t, first, must(held.Token(ctx)))
@@ -254,7 +255,7 @@ func TestAnAcquireThatIsNotAcknowledgedIsRefusedBeforeAFailover(t *testing.T) {
 	assert.NoError(t, r.err)
 }
 
-// The channel follows the commands to the new master, although the old one keeps the connection and is silent.
+// The channel follows the commands to the new master, although the old master is silent and keeps the connection open.
 func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]redisbackend.Option{"scripts": nil, "plain": {redisbackend.WithoutScripts()}} {
@@ -291,7 +292,7 @@ func TestTheChannelFollowsToTheNewMaster(t *testing.T) {
 	}
 }
 
-// answers waits until the new master replies. Clients may still ask the old one meanwhile.
+// answers waits until the new master replies to ask. Until then, clients may still ask the old master.
 func (w *watched) answers(what string, ask func(ctx context.Context) bool) {
 	w.Helper()
 	require.Eventually(w, func() bool {

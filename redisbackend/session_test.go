@@ -16,14 +16,15 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// calm are the options of sessions that lose nothing while the machine stands still: neither a lease, nor a place, nor a
-// lock that was pushed to them.
+// calm are options with which a session loses nothing while the machine stands still: no lease, no place, and no lock that was
+// pushed to it.
 var calm = []reentrant.Option{reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10 * time.Second)}
 
-// slow is how long a call takes only if this machine stands still. A session gives a command twice as long.
+// slow is a time that a call takes only if this machine stands still. A session gives a command twice as long.
 const slow = time.Second
 
-// orLater calls Unlock, and forgives that its reply came too late: then the session repeats it in the background.
+// orLater calls Unlock, and ignores the error that the reply came too late: then the session repeats the release in the
+// background.
 func orLater(unlock func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		began := time.Now()
@@ -35,7 +36,7 @@ func orLater(unlock func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// again makes a call that asks Redis once, and again if the reply came too late.
+// again makes a call that asks Redis. If the reply comes too late, again makes the call once more.
 func again(ask func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for end := time.Now().Add(limit); ; {
@@ -48,7 +49,7 @@ func again(ask func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// A house is a Redis of its own and one session with it.
+// A house is a Redis of its own, and one session on it.
 type house struct {
 	session *reentrant.Session
 	bare    *bare // on the session's own client
@@ -75,8 +76,8 @@ func (h *house) commands(tb testing.TB, f func()) int {
 	return evals(tb, h.bare.client) - before
 }
 
-// fewest runs f several times, and returns the smallest number of scripts that the server runs meanwhile: a command that is
-// answered too late is sent again, and there are renewals.
+// fewest runs f several times, and returns the smallest number of scripts that the server runs during a run. A command whose
+// reply comes too late is sent again, and there are renewals, so the number may be larger than f needs.
 func (h *house) fewest(tb testing.TB, f func()) int {
 	n := h.commands(tb, f)
 	for range 4 {
@@ -85,7 +86,8 @@ func (h *house) fewest(tb testing.TB, f func()) int {
 	return n
 }
 
-// turns has goroutines take turns at a lock, sections times in all, and asserts that no two are inside.
+// turns makes goroutines take turns at a lock, for the given number of sections, and asserts that no two goroutines are inside
+// at once.
 func (h *house) turns(tb testing.TB, goroutines, sections int) {
 	l := h.session.NewLock("turns")
 	var wg sync.WaitGroup
@@ -123,7 +125,7 @@ func TestAnUncontendedSectionIsTwoCommands(t *testing.T) {
 		require.NoError(t, l.Lock(t.Context()))
 		require.NoError(t, orLater(l.Unlock)(t.Context()))
 	}
-	section() // the first brings the clocks together, and the scripts to Redis
+	section() // the first section synchronizes the clocks, and loads the scripts
 	assert.Equal(t, 20, h.fewest(t, func() {
 		for range 10 {
 			section()
@@ -146,8 +148,8 @@ func TestReentryIsTwoCommands(t *testing.T) {
 	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
-// Unlock and Lock of neighbours are one command together. A few more commands come from the ends of the run, when the queue
-// is empty, from replies that come too late, and from renewals.
+// One command does the Unlock of a goroutine and the Lock of the next. A few more commands come from the ends of the run, when
+// the queue is empty, from replies that come too late, and from renewals.
 func TestALocallyContendedSectionIsOneCommand(t *testing.T) {
 	h := newHouse(t)
 	h.turns(t, 10, 10)
@@ -174,8 +176,8 @@ func TestWaitingCostsRedisNothingButTheHeadsHeartbeat(t *testing.T) {
 	require.NoError(t, orLater(l.Unlock)(t.Context()))
 }
 
-// Lock and Unlock of a free lock, against two round trips of a script that does nothing, turn by turn on the same
-// connection.
+// BenchmarkSessionUncontended measures Lock and Unlock of a free lock, and two round trips of a script that does nothing. The
+// two measurements take turns on the same connection.
 func BenchmarkSessionUncontended(b *testing.B) {
 	h := newHouse(b)
 	l := h.session.NewLock("alone")
@@ -224,8 +226,9 @@ func BenchmarkSessionLockUnlock(b *testing.B) {
 	}
 }
 
-// A hundred goroutines of one process take turns, against two that alternate a script that does nothing: what a
-// hand-over would cost if it were nothing but its one command. Slices of both alternate, since the machine's speed varies.
+// BenchmarkSessionContended has a hundred goroutines of one process take turns. For comparison, two goroutines alternate with a
+// script that does nothing, which shows what a hand-over would cost if it were only its one command. Slices of both
+// measurements alternate, since the machine's speed varies.
 func BenchmarkSessionContended(b *testing.B) {
 	h := newHouse(b)
 	h.turns(b, 100, 100)
@@ -248,7 +251,7 @@ func BenchmarkSessionContended(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// alternate has two goroutines send the bare script in turn.
+// alternate makes two goroutines send the bare script in turn.
 func (h *house) alternate(b *testing.B, n int) {
 	ctx := deadline{context.Background(), time.Now().Add(time.Hour)}
 	turns := [2]chan int{make(chan int, 1), make(chan int, 1)}

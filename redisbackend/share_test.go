@@ -30,7 +30,7 @@ func (m *member) share(req backend.ShareRequest) (backend.ShareReply, error) {
 	return m.remote.(backend.Sharer).Share(m.ctx(), req)
 }
 
-// A shared name leaves a single key, which expires.
+// A shared name leaves only one key in Redis, and this key expires.
 func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -53,7 +53,7 @@ func TestShareLeavesOneKeyThatExpires(t *testing.T) {
 	assert.EqualValues(t, 4, fields, "the summary, two sessions and a place")
 }
 
-// A session's entry is deleted, with its note, when no copy of its commands can arrive any more, and not before.
+// A session's entry and its note are deleted when no copy of the session's commands can arrive any more, and not before.
 func TestShareForgetsSessions(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -65,7 +65,7 @@ func TestShareForgetsSessions(t *testing.T) {
 	req := sharing(1, 0, 1)
 	req.Lease = 50 * time.Millisecond
 	key := "relock:{lock}:t:lock"
-	for memory := 2 * time.Second; ; memory *= 2 { // it must come in time, and so must the note
+	for memory := 2 * time.Second; ; memory *= 2 { // the request must arrive in time, and so must the note
 		req.NotAfter = time.Now().Add(memory)
 		req.Memory = req.NotAfter
 		_, err = a.share(req)
@@ -97,8 +97,8 @@ func TestShareForgetsSessions(t *testing.T) {
 	assert.Zero(t, note, "its note goes with it")
 }
 
-// The record of a shared name is kept until nothing that it has is needed any more: a place and the grant that may follow it, the
-// memory of every session, and tokens that are ahead of the clock, which start from the clock when the name is forgotten.
+// The record of a shared name is kept until nothing in it is needed any more: a place and the grant that may follow it, the
+// memory of every session, and tokens that are ahead of the clock. After the record, new tokens start from the clock.
 func TestTheRecordOfASharedNameIsKeptWhileItIsNeeded(t *testing.T) {
 	server := redisserver.Start(t)
 	client := connect(t, server.Addr())
@@ -148,7 +148,7 @@ func TestTheRecordOfASharedNameIsKeptWhileItIsNeeded(t *testing.T) {
 	}
 }
 
-// On a Redis without free memory units are still renewed and given back.
+// On a Redis without free memory, units can still be renewed and given back.
 func TestShareOnAFullServer(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -223,7 +223,7 @@ func TestShareIsAcknowledgedByReplicas(t *testing.T) {
 	reply, err = b.share(sharing(2, 0, 0)) // giving units back needs no acknowledgement
 	require.NoError(t, err)
 	assert.Zero(t, reply.Units)
-	reply, err = b.share(sharing(3, 0, backend.AllUnits)) // nor does a place behind another session
+	reply, err = b.share(sharing(3, 0, backend.AllUnits)) // nor does a place in the queue behind another session
 	require.NoError(t, err)
 	assert.True(t, reply.Placed)
 }
@@ -246,8 +246,8 @@ func TestAQuorumHasNoSharedNames(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// One run of the script can change any number of sessions: it writes them in portions, since Lua passes only some
-// thousand arguments at once.
+// One run of the script can change any number of sessions. It writes them in portions, since Lua can pass only some thousand
+// arguments at once.
 func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -259,7 +259,7 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	require.NoError(t, err)
 	key := "relock:{lock}:t:lock"
 	const changed, forgotten = 5_000, 9_000
-	fields := []string{"HSET", key, "=", "r 2 1 1 1 0 1 14000 0"} // one of its times is over
+	fields := []string{"HSET", key, "=", "r 2 1 1 1 0 1 14000 0"} // one of the summary's times is over
 	for i := range changed + forgotten {
 		memory := "1" // the entry is over
 		if i < changed {
@@ -279,8 +279,8 @@ func TestShareWritesManySessionsInOneRun(t *testing.T) {
 	assert.Equal(t, "1 0 0 9000000000000000 0 0 5 0 0 0 0 0 0 0 0 -1 0 0", entry)
 }
 
-// When a writer leaves, all waiting readers are granted in one run of the script. Its time grows with their number, and
-// not with the square of it. The test compares the server's processor time, the least of several tries.
+// When a writer leaves, one run of the script grants units to all waiting readers. The time of this run grows with the number
+// of readers, and not with its square. The test compares the server's processor time, and takes the least of several tries.
 func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, name: "lock", client: connect(t, server.Addr())}
@@ -301,7 +301,7 @@ func TestServingManyReadersTakesTimeInProportion(t *testing.T) {
 	serve := func(readers int) (spent float64) {
 		s.run("DEL", key)
 		share(0, backend.AllUnits)
-		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // the summary is marked to be counted again
+		fields := []string{"HSET", key, "=", fmt.Sprintf("r 2 0 0 0 0 1 %d 0", readers)} // the summary is to be counted again
 		for i := range readers {
 			reader := "reader" + strconv.Itoa(i)
 			entry := fmt.Sprintf("1 0 0 0 0 0 %d %d 1 1 9000000000000000 60000 1 0 1 -1 0 0", backend.AllUnits, i+1)
@@ -337,8 +337,9 @@ func (s *site) processor() float64 {
 	return sum
 }
 
-// A read-write lock or semaphore can take over the name of a Lock half a minute after the Lock's record was last written, although
-// the record is kept for longer: unless the Lock has a holder or waiters, or refuses attempts. Tokens go on rising.
+// A read-write lock or semaphore can take over the name of a Lock half a minute after the Lock's record was last written,
+// although the record is kept for longer. It cannot do so while the Lock has a holder or waiters, or refuses attempts. Tokens
+// continue to rise.
 func TestASharedNameTakesThatOfADisusedLock(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

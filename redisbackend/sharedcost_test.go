@@ -21,8 +21,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// These tests count the commands that scripts run for a name with many sessions, by Redis's own statistics. Times are
-// only printed, since they depend on the machine.
+// These tests count, by Redis's own statistics, the commands that scripts run for a name with many sessions. Times depend on
+// the machine, so they are only printed.
 
 // A crowd is many sessions of one name, on a server of its own.
 type crowd struct {
@@ -32,14 +32,14 @@ type crowd struct {
 	members []*crowdMember
 }
 
-// A crowdMember sends the least that a session must send for one name. A reader whose unit is wanted gives it back, and
-// asks for another one.
+// A crowdMember sends the least that a session must send for one name. A reader whose unit another session wants gives the unit
+// back, and asks for a new one.
 type crowdMember struct {
 	remote backend.Remote
 	name   string
 	limit  int
 	kind   backend.ShareKind
-	asked  atomic.Bool   // give the unit back when another session wants it
+	asked  atomic.Bool   // true if the unit is given back when another session wants it
 	given  chan struct{} // a grant was received
 
 	mu    sync.Mutex
@@ -96,7 +96,7 @@ func (m *crowdMember) SharedWanted(_ string, may int, _ uint64) {
 	}
 }
 
-// share sends what the session keeps and wants from now on.
+// share sends a new request, with what the session keeps and wants from now on.
 func (m *crowdMember) share(keep, want int) (backend.ShareReply, error) {
 	m.mu.Lock()
 	m.epoch++
@@ -239,8 +239,8 @@ func TestABeatOfManyWaitingSessionsCostsNoMoreThanTwoOfALock(t *testing.T) {
 	}
 }
 
-// reading returns sessions that read, and a function that writes once among them: each reader gives its unit back and gets it
-// again.
+// reading returns sessions that read, and a function that writes once among them. For this write each reader gives its unit
+// back, and gets a unit again.
 func reading(t testing.TB, readers int) (c *crowd, write func()) {
 	c = newCrowd(t, backend.ReadWrite, backend.AllUnits, readers)
 	writer := c.join("writer", backend.ReadWrite, backend.AllUnits)
@@ -319,8 +319,8 @@ func (b bill) report(tb *testing.B, n int, of string) {
 	tb.ReportMetric(float64(b.published())/float64(n), "messages/"+of)
 }
 
-// The entry of a session that gave everything back is kept for late copies of its commands, not for its lease, which is
-// ten minutes here.
+// When a session has given everything back, its entry is kept only for late copies of its commands. The session's lease, which
+// is ten minutes here, does not matter.
 func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 	c := &crowd{TB: t, server: redisserver.StartWithClock(t)}
 	var err error
@@ -335,7 +335,7 @@ func TestAnEntryIsGoneSoonAfterItsSessionGaveAllBack(t *testing.T) {
 	_, err = leaves.share(0, 0)
 	require.NoError(t, err)
 	entries := func() int {
-		key, err := c.server.Command("RANDOMKEY") // the entry exists before
+		key, err := c.server.Command("RANDOMKEY") // the only key is the record
 		require.NoError(t, err)
 		n, err := c.server.Command("HLEN", key)
 		require.NoError(t, err)

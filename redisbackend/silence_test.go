@@ -18,10 +18,10 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A mute lets so many replies pass, and drops all that follow: the server freezes.
+// A mute lets a number of replies pass, and drops all replies after them, as if the server had frozen.
 type mute struct{ left atomic.Int64 }
 
-// clientOption returns the options of a client of the server whose replies it drops.
+// clientOption returns the options of a client of the server. Replies to this client are dropped as m says.
 func (m *mute) clientOption(server *redistest.Server) rueidis.ClientOption {
 	option := server.ClientOption()
 	option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
@@ -45,7 +45,7 @@ func (c mutedConn) Read(into []byte) (int, error) {
 	}
 }
 
-// A server may freeze at each reply of those with which a program opens and closes a session.
+// A program opens and closes a session. The server may freeze before any of the replies.
 func TestOpeningAndClosingEndInTimeWhateverReplyIsTheLast(t *testing.T) {
 	const late, grace = 200 * time.Millisecond, time.Second // Close goes on for a second after its context
 	opened := 0
@@ -53,7 +53,7 @@ func TestOpeningAndClosingEndInTimeWhateverReplyIsTheLast(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m, server := new(mute), redistest.InBubble(t)
 			m.left.Store(replies)
-			defer time.Sleep(time.Minute) // what is left behind ends
+			defer time.Sleep(time.Minute) // until everything that was left behind has ended
 			within := func(limit, more time.Duration, f func(ctx context.Context) error) error {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
@@ -72,7 +72,7 @@ func TestOpeningAndClosingEndInTimeWhateverReplyIsTheLast(t *testing.T) {
 				return
 			}
 			defer b.Close()
-			err = within(10*time.Second, late, func(context.Context) (err error) { // its own limit
+			err = within(10*time.Second, late, func(context.Context) (err error) { // NewSession has a limit of its own
 				s, err = reentrant.NewSession(b)
 				return err
 			})

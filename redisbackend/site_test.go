@@ -29,8 +29,8 @@ type site struct {
 	began  time.Time // the time at which it was opened, for assertFull
 }
 
-// each runs a test on the embedded Redis and on a real one, with a server of its own each time, and beside other tests. Where
-// a real Redis is installed, the test runs on that alone, unless RELOCK_TOPOLOGIES=1 asks for both.
+// each runs a test on the embedded Redis and on a real one, in parallel with other tests. Each run has a server of its own.
+// Where a real Redis is installed, the test runs only on that, unless RELOCK_TOPOLOGIES=1 asks for both.
 func each(t *testing.T, test func(*testing.T, *site)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
@@ -59,11 +59,12 @@ func realRedis(t *testing.T, options ...string) *site {
 	return &site{T: t, client: client, b: b, name: "lock", began: time.Now()}
 }
 
-// The sizes of a connection's ring of commands and of its buffers that are enough for a test. They are most of what a new
-// connection costs a process, and a test makes many connections.
+// smallRing and smallBuffer are sizes of a connection's ring of commands and of its buffers that are enough for a test. Larger
+// ones would be most of what a new connection costs a process, and a test makes many connections.
 const smallRing, smallBuffer = 6, 1 << 12
 
-// connect makes a client that is closed at the end of the test. It waits for replies for longer than the machine may stand still.
+// connect makes a client that is closed at the end of the test. The client waits for replies longer than the machine may stand
+// still.
 func connect(t testing.TB, addr string, change ...func(*rueidis.ClientOption)) rueidis.Client {
 	option := rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, PipelineMultiplex: -1, RingScaleEachConn: smallRing,
 		ReadBufferEachConn: smallBuffer, WriteBufferEachConn: smallBuffer, ConnWriteTimeout: limit}
@@ -104,7 +105,7 @@ func (m *member) Signalled(_ string, ticket uint64, placed bool) { m.signals <- 
 func (m *member) Wanted(_ string, epoch uint64)                  { m.wanted <- epoch }
 func (m *member) Taken(_ string, epoch uint64)                   { m.taken <- epoch }
 
-// The sink receives messages on every connection, and most tests never read them: a Sink must not block, so the
+// A session may call its Sink on every connection, and most tests never read the messages. A Sink must not block, so the
 // channels are large.
 func (m *member) Reconnected() {
 	select {
@@ -153,18 +154,18 @@ func (s *site) ctx() context.Context {
 	return ctx
 }
 
-// None of these times is over while a test runs, however busy the machine is, unless the test ends it by lapse or
-// impatient.
+// These times are so long that none of them passes while a test runs, however busy the machine is. A test can end them by lapse
+// or impatient.
 const (
 	lease    = 2 * time.Minute
 	grantTTL = 40 * time.Second
 	patience = time.Minute
 )
 
-// brief is the keep in the record of a lock for which no session waits: twice the lease.
+// brief is the field keep in the record of a lock for which no session waits: twice the lease, in seconds.
 const brief = "240"
 
-// request makes an ordinary attempt, which may arrive as late as its command may take.
+// request makes an ordinary attempt, with as much time to arrive as a command may take.
 func request(epoch uint64, change ...func(*backend.AcquireRequest)) backend.AcquireRequest {
 	req := backend.AcquireRequest{Epoch: epoch, Owner: "1", Holds: 1, Lease: lease, NotAfter: time.Now().Add(limit),
 		Tokens: 1, Patience: patience, GrantTTL: grantTTL}
@@ -180,7 +181,7 @@ func yield(r *backend.AcquireRequest) { r.Yield, r.Queue = true, true }
 func fixed(r *backend.AcquireRequest) { r.Fixed = true }
 func keep(r *backend.AcquireRequest)  { r.KeepTTL = true }
 
-// impatient lets a waiter's patience end at once.
+// impatient makes a waiter's patience end at once.
 func impatient(r *backend.AcquireRequest) { r.Patience = 10 * time.Millisecond }
 
 func owned(owner string) func(*backend.AcquireRequest) {
@@ -227,7 +228,7 @@ func (m *member) release(epoch uint64, change ...func(*backend.ReleaseRequest)) 
 	return result
 }
 
-// doubtfulFor says that a copy of the attempt may still arrive for the time d.
+// doubtfulFor says that a copy of the attempt may still arrive for d.
 func doubtfulFor(d time.Duration) func(*backend.ReleaseRequest) {
 	return func(r *backend.ReleaseRequest) { r.Until = time.Now().Add(d) }
 }
@@ -260,7 +261,7 @@ func (m *member) granted() backend.Grant {
 	}
 }
 
-// silence is how long a test waits for something before it fails, as limit is.
+// silence is how long a test waits before it fails, like limit.
 var silence = testsize.Patience(limit)
 
 // eventually waits for a condition.
@@ -269,7 +270,7 @@ func (s *site) eventually(condition func() bool, what string) {
 	require.Eventually(s, condition, silence, 2*time.Millisecond, what)
 }
 
-// The functions below read what the server has, by plain commands.
+// The functions below use plain commands to read what the server has.
 
 func (s *site) do(words ...string) rueidis.RedisResult {
 	return s.client.Do(s.ctx(), s.client.B().Arbitrary(words...).Build())
@@ -301,7 +302,7 @@ func (s *site) ttl() time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// record returns the record's fields: first, last, session, epoch, op, state, keep, tombstones….
+// record returns the fields of the record: first, last, session, epoch, op, state, keep, tombstones….
 func (s *site) record() []string {
 	s.Helper()
 	text, err := s.do("GET", s.side("t")).ToString()
@@ -309,7 +310,7 @@ func (s *site) record() []string {
 	return strings.Split(text, " ")
 }
 
-// queued returns the sessions in the queue, dead or alive.
+// queued returns the sessions in the queue, whether their places are dead or alive.
 func (s *site) queued() []string {
 	s.Helper()
 	sessions, err := s.do("LRANGE", s.side("q"), "0", "-1").AsStrSlice()
@@ -317,14 +318,13 @@ func (s *site) queued() []string {
 	return sessions
 }
 
-// shorten halves the rest of the holder's lease, so that it differs from a full one.
+// shorten halves what is left of the holder's lease, so that it differs from a full lease.
 func (s *site) shorten() {
 	s.Helper()
 	s.run("PEXPIRE", s.name, text((lease / 2).Milliseconds()))
 }
 
-// assertFull asserts that a TTL is a full one: at most a second is missing, apart from the time for which the test has
-// run.
+// assertFull asserts that a TTL is a full one: except for the time for which the test has run, at most a second is missing.
 func (s *site) assertFull(want, got time.Duration, why ...any) {
 	s.Helper()
 	require.False(s, s.began.IsZero())
@@ -332,7 +332,7 @@ func (s *site) assertFull(want, got time.Duration, why ...any) {
 	assert.LessOrEqual(s, got, want, why...)
 }
 
-// assertShort asserts that the lease is still the one that shorten left.
+// assertShort asserts that the lease is still the one to which shorten has cut it.
 func (s *site) assertShort(why ...any) {
 	s.Helper()
 	assert.Positive(s, s.ttl(), why...)
@@ -346,8 +346,8 @@ func (s *site) lapse() {
 	s.eventually(func() bool { return s.hash() == "" }, "the lease ends")
 }
 
-// settle ends the doubt about a session's attempt now: after that no copy of it can arrive. There must be only its
-// tombstone.
+// settle ends the doubt about a session's attempt now, so that no copy of the attempt can arrive later. The record must have
+// this one tombstone only.
 func (s *site) settle(session string, epoch int64) {
 	s.Helper()
 	words := s.record()
@@ -356,8 +356,8 @@ func (s *site) settle(session string, epoch int64) {
 	s.run("SET", s.side("t"), strings.Join(words, " "), "KEEPTTL")
 }
 
-// stuck waits until the session's place, taken with impatient, is dead, because its deadline has passed by Redis's
-// clock.
+// stuck waits until the session's place is dead, because the place's deadline has passed by Redis's clock. The place must have
+// been taken with impatient.
 func (s *site) stuck(session string) {
 	s.Helper()
 	s.eventually(func() bool {

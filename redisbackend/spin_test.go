@@ -15,9 +15,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// BenchmarkSpin measures whether it pays that the head of a queue tries again before it parks. Two sessions with one
-// goroutine each acquire the same lock all the time, and hold it for the given time. Runs with different numbers of
-// tries alternate; ratio compares with no tries. docs/performance.md has the results.
+// BenchmarkSpin measures whether it pays that the head of a queue tries again before it parks. Two sessions with one goroutine
+// each acquire the same lock all the time, and hold it for the given time. Runs with different numbers of tries alternate. The
+// metric ratio compares each run with the run that makes no tries. docs/performance.md has the results.
 func BenchmarkSpin(b *testing.B) {
 	for _, inside := range []time.Duration{0, 50 * time.Microsecond, 500 * time.Microsecond} {
 		b.Run(fmt.Sprintf("inside=%v", inside), func(b *testing.B) { spin(b, inside, []int{0, 1, 3, 10}) })
@@ -60,7 +60,7 @@ func spin(b *testing.B, inside time.Duration, spins []int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// contest makes one lock for two sessions, each with a client of its own.
+// contest returns one lock for each of two sessions. Both locks have the same name, and each session has a client of its own.
 func contest(tb testing.TB, addr, name string, spin int) (locks [2]*reentrant.Lock) {
 	for player := range locks {
 		backend, err := redisbackend.New(connect(tb, addr))

@@ -18,21 +18,22 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// The scripts of shared names are stopped after each of their commands, too: see stopped_test.go.
+// The scripts of shared names, too, are stopped after each of their commands: see stopped_test.go.
 
 const all = backend.AllUnits
 
-// A crew is three sessions of one shared name.
+// A crew has three sessions of one shared name.
 type crew struct {
 	*site
 	stops   *stopper
 	kind    backend.ShareKind
-	limit   int           // the highest of any request
-	last    backend.Token // the highest with which a session has written
+	limit   int           // the highest limit of any request
+	last    backend.Token // the highest token with which a session has written
 	a, b, c *sharer
 }
 
-// A sharer is a session of a crew. It hears of its units by replies alone: a script that is stopped sends no message.
+// A sharer is a session of a crew. It learns about its units from replies alone, because a script that is stopped sends no
+// message.
 type sharer struct {
 	*member
 	crew   *crew
@@ -40,8 +41,8 @@ type sharer struct {
 	last   backend.ShareRequest
 	under  backend.Token
 	trusts int  // the units that the session may use, by the last reply
-	placed bool // it waits in the queue, by the last reply
-	gone   bool // it sends nothing any more
+	placed bool // the session waits in the queue, by the last reply
+	gone   bool // the session sends nothing any more
 }
 
 func crews(t *testing.T, client rueidis.Client) func(kind backend.ShareKind) *crew {
@@ -75,7 +76,7 @@ func (s *sharer) next(keep, want int, change ...func(*backend.ShareRequest)) bac
 	return s.last
 }
 
-// send sends a copy of the last request.
+// send sends a copy of the session's last request.
 func (s *sharer) send() error {
 	s.last.NotAfter = time.Now().Add(time.Minute)
 	s.last.Memory = s.last.NotAfter
@@ -102,7 +103,7 @@ func (s *sharer) asks(keep, want int, change ...func(*backend.ShareRequest)) {
 	require.NoError(s, s.send())
 }
 
-// tries sends a new request, whose script may be stopped; a second call with the same numbers sends a copy.
+// tries sends a new request, whose script may be stopped. A second call with the same numbers sends a copy of the request.
 func (s *sharer) tries(keep, want int, change ...func(*backend.ShareRequest)) error {
 	if s.last.Keep != keep || s.last.Want != want {
 		s.next(keep, want, change...)
@@ -123,7 +124,8 @@ func used(token backend.Token) func(*backend.ShareRequest) {
 // waits reports whether the session wants more than it has.
 func (s *sharer) waits() bool { return !s.gone && s.last.Want > s.last.Keep && s.trusts < s.last.Least }
 
-// ends lets the leases and places of sessions end now. With forgotten, no copy of what they sent may arrive any more.
+// ends makes the leases and places of sessions end now. If forgotten is true, it also makes Redis forget the sessions: no copy
+// of what they sent may arrive any more.
 func (c *crew) ends(forgotten bool, sessions ...*sharer) {
 	c.Helper()
 	key := c.side("t")
@@ -157,7 +159,7 @@ type halfShare struct {
 	kind   backend.ShareKind
 	golden func(*crew)
 	act    func(*crew) error
-	forces bool // it takes units from sessions that use them
+	forces bool // the run takes units from sessions that use them
 }
 
 var halfShares = []halfShare{
@@ -249,7 +251,7 @@ func forcing(c *crew) error {
 	return second(c.a.remote.(backend.Sharer).ForceShared(c.ctx(), c.kind, time.Now().Add(time.Minute)))
 }
 
-// renewing sends share_renew.lua by itself: a backend sends it in a pipeline, with other scripts.
+// renewing sends only share_renew.lua. A backend sends this script in a pipeline, with other scripts.
 func (s *sharer) renewing() error {
 	script := lua.LoadScripts(lua.Variant{}).ShareRenew
 	args := []string{s.id, text(int64(s.epoch)), text(int64(s.under)), text(lease.Milliseconds()), "60"}
@@ -257,13 +259,13 @@ func (s *sharer) renewing() error {
 	if err != nil {
 		return err
 	}
-	if words, err := list[1].ToString(); err == nil { // it was stopped while it looked at this name
+	if words, err := list[1].ToString(); err == nil { // the script was stopped while it looked at this name
 		return fmt.Errorf("share_renew: %s", words)
 	}
 	return nil
 }
 
-// given returns how many units each session has in Redis, and all of them together.
+// given returns how many units each session has in Redis, and the sum of these.
 func (c *crew) given() (by map[string]int, sum int) {
 	c.Helper()
 	st, err := c.a.remote.(backend.Sharer).InspectShared(c.ctx())
@@ -285,14 +287,15 @@ func TestAScriptOfASharedNameMayStopAfterEachOfItsCommands(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { stopEachShare(t, realRedis(t).client) })
 }
 
-// sharesGoOn says what the sender does after its script was stopped.
+// sharesGoOn has the ways in which the sender may continue after its script was stopped.
 var sharesGoOn = map[string]func(*crew, *halfShare){
 	"sends it again": func(c *crew, h *halfShare) { require.NoError(c, h.act(c)) },
 	"gives up":       func(c *crew, _ *halfShare) { c.a.asks(0, 0) },
 	"dies":           func(c *crew, _ *halfShare) { c.a.gone = true },
 }
 
-// oneByOne makes the scripts write two fields with each command, as they write thousands where there are many sessions.
+// oneByOne makes the scripts write two fields with each command. Where a name has many sessions, the scripts write thousands of
+// fields with each command.
 var oneByOne = strings.NewReplacer("#changes > 4000", "#changes > 4", "i = 1, #arguments, 4000", "i = 1, #arguments, 4", "i + 3999", "i + 3")
 
 func stopEachShare(t *testing.T, client rueidis.Client) {
@@ -302,7 +305,7 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 	for _, h := range halfShares {
 		t.Run(h.name, func(t *testing.T) {
 			name, _, _ := strings.Cut(h.name+" ", " ")
-			texts := []stopper{{text: oneByOne.Replace(all[name].Text)}} // can stop wherever the script itself can, and in between
+			texts := []stopper{{text: oneByOne.Replace(all[name].Text)}} // it can stop where the script can, and in between
 			if testsize.Full() {
 				texts = append(texts, stopper{text: all[name].Text})
 			}
@@ -315,7 +318,7 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 					assert.Positive(t, script.after, "the script runs")
 					script.after = 0
 					if !testsize.Full() {
-						break // one way to go on, by chance
+						break // by default only one way to go on, chosen by chance
 					}
 				}
 			}
@@ -323,8 +326,8 @@ func stopEachShare(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// Redis 6.2 has no command that makes a hash with an expiry: a run that stops after the first of its writes can leave a record
-// that does not expire. The next run that gives out or renews units mends that.
+// Redis 6.2 has no command that makes a hash with an expiry. So a run that stops after its first write can leave a record that
+// does not expire. The next run that gives out or renews units sets the expiry.
 func TestEachRunGivesASharedNameItsExpiry(t *testing.T) {
 	t.Parallel()
 	next := crews(t, realRedis(t).client)
@@ -346,8 +349,8 @@ func TestEachRunGivesASharedNameItsExpiry(t *testing.T) {
 	}
 }
 
-// A session that sends no scripts can also find a record that does not expire. Units that other sessions have by that record
-// are not given out.
+// A session that sends no scripts may also find a record that does not expire. It does not give out units that other sessions
+// have according to that record.
 func TestWithoutScriptsARecordThatDoesNotExpireCounts(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.withoutScripts().join("b")
@@ -371,8 +374,8 @@ func TestWithoutScriptsARecordThatDoesNotExpireCounts(t *testing.T) {
 	})
 }
 
-// stopShareAfter stops a run after some commands, and then lets all sessions go on. It returns false if the script has
-// ended before.
+// stopShareAfter stops a run after some commands, and then lets all sessions go on. It returns false if the script has ended
+// before it could be stopped.
 func stopShareAfter(t *testing.T, c *crew, h *halfShare, script stopper, how string, goOn func(*crew, *halfShare)) bool {
 	site := *c.site
 	site.T, c.site = t, &site
@@ -410,7 +413,7 @@ func stopShareAfter(t *testing.T, c *crew, h *halfShare, script stopper, how str
 	return true
 }
 
-// learns takes from sessions the units that they have lost, as renewals do.
+// learns makes sessions stop using the units that they have lost, as renewals do.
 func (c *crew) learns(h *halfShare) {
 	by, _ := c.given()
 	for _, s := range c.sharers() {
@@ -420,7 +423,7 @@ func (c *crew) learns(h *halfShare) {
 	}
 }
 
-// within checks that sessions use no more units than there are, and that Redis has all that they use.
+// within checks that sessions together use no more units than there are, and that Redis has all units that are in use.
 func (c *crew) within() {
 	c.Helper()
 	by, given := c.given()
@@ -433,8 +436,8 @@ func (c *crew) within() {
 	require.LessOrEqual(c, given, c.limit, "units given out: %v", by)
 }
 
-// serves lets each session send a copy of its last request, and give its units back, until none waits. Then all units are
-// free.
+// serves lets each session send a copy of its last request, and then give its units back, until no session waits. Then all
+// units are free.
 func (c *crew) serves() {
 	c.Helper()
 	for leases := 0; ; {

@@ -21,20 +21,19 @@ import (
 	"github.com/relock-go/relock/redisbackend/redistest"
 )
 
-// If a command of a script fails, Redis keeps what the script has done before. So each script is stopped after each of
-// its commands, in each of the states below. After that the other sessions, and the one that sent the script, act as
-// sessions do.
+// If a command of a script fails, Redis keeps what the script has done before. So the tests stop each script after each of its
+// commands, in each of the states below. After that all sessions, including the sender of the script, act as sessions do.
 
 // A stopper is a client that can stop the next run of a script half-way.
 type stopper struct {
 	rueidis.Client
-	sha, text string // the beginning of the script to be stopped; "" for none
-	after     int    // the number of commands that it still runs
+	sha, text string // sha and text are those of the script to be stopped; "" for none
+	after     int    // the number of commands that the script still runs
 }
 
-// prelude replaces the script's redis by one whose call fails after a number of commands, with the error of a Redis
-// Cluster. An error that the script catches by pcall does not stop it. The number is an argument behind those of the
-// script, so that a server compiles the script once for all numbers.
+// prelude replaces the script's redis by a table whose call fails after a number of commands, with the error of a Redis
+// Cluster. An error that the script catches by pcall does not stop the script. The number is an argument behind the script's
+// own, so that a server compiles the script only once for all numbers.
 const prelude = `local redis = (function(real, left)
   local function call(...)
     if left == 0 then error('Script attempted to access a non local key in a cluster node') end
@@ -58,7 +57,7 @@ func (s *stopper) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRe
 	return script.Exec(ctx, s.Client, words[3:3+keys], append(slices.Clone(words[3+keys:]), strconv.Itoa(s.after)))
 }
 
-// A scene is one lock, with three sessions.
+// A scene has one lock and three sessions.
 type scene struct {
 	*site
 	stops   *stopper
@@ -72,8 +71,8 @@ type actor struct {
 	*member
 	epoch, ticket uint64
 	prior         backend.Prior
-	waits         bool // it wants the lock
-	trusts        bool // it has the lock, whatever happens to the commands of other sessions
+	waits         bool // the session wants the lock
+	trusts        bool // the session has the lock, whatever happens to the commands of other sessions
 }
 
 // scenes returns a function that makes the next scene on a server.
@@ -145,7 +144,7 @@ func (s *scene) asks(m *actor) {
 	m.epoch = m.ticket
 }
 
-// await sends the actor's command await.
+// await sends the command await of an actor.
 func (a *actor) await() error {
 	_, err := a.conditions().Await(a.ctx(), backend.AwaitRequest{Condition: "ready", Epoch: a.epoch, Ticket: a.ticket, Owner: "1", Holds: 1,
 		Patience: patience, GrantTTL: grantTTL})
@@ -172,7 +171,7 @@ func (a *actor) signalled() bool {
 	return status[0] == backend.Signalled
 }
 
-// raw sends a script directly, for scripts that only some deployments use.
+// raw sends a script directly. It is for scripts that only some deployments use.
 func (s *scene) raw(name string, keys, args []string) error {
 	script := s.scripts[name]
 	return script.Exec(s.ctx(), s.stops, keys, args).Error()
@@ -194,7 +193,7 @@ type halfRun struct {
 	name   string // begins with the script's name and a space
 	golden func(*scene)
 	act    func(*scene) error
-	check  func(*scene) // what else must hold after the sender has sent it again
+	check  func(*scene) // what else must hold after the sender has repeated the command
 }
 
 func (h *halfRun) script() string { script, _, _ := strings.Cut(h.name+" ", " "); return script }
@@ -287,7 +286,7 @@ var halfRuns = []halfRun{
 		s.takes(s.c)
 		s.c.trusts = true
 		require.NoError(s, s.c.signalOne(false))
-		s.run("ZADD", s.signals(), "1", fmt.Sprintf("b:%d", s.b.ticket)) // the signal was not acknowledged in time
+		s.run("ZADD", s.signals(), "1", fmt.Sprintf("b:%d", s.b.ticket)) // now the signal counts as not acknowledged in time
 	}, act: func(s *scene) error { return s.a.beats() }, check: func(s *scene) { assert.True(s, s.a.signalled(), "the next waiter gets the signal") }},
 	{name: "beat of a waiter that is back", golden: func(s *scene) {
 		s.asks(s.a)
@@ -322,7 +321,7 @@ var halfRuns = []halfRun{
 		}},
 }
 
-// frees releases the lock, and the session remembers its state.
+// frees releases the lock, and makes the session remember the lock's state.
 func (s *scene) frees(m *actor) {
 	s.Helper()
 	result := m.release(m.epoch, remembers(m.prior))
@@ -330,7 +329,7 @@ func (s *scene) frees(m *actor) {
 	m.prior.Freed = true
 }
 
-// dies puts an actor into the queue whose patience ends at once.
+// dies puts an actor into the queue. The patience with the actor ends at once.
 func (s *scene) dies(m *actor) {
 	s.Helper()
 	m.epoch++
@@ -358,7 +357,8 @@ func TestAScriptMayStopAfterEachOfItsCommands(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { stopEach(t, realRedis(t).client) })
 }
 
-// goesOn says what the sender does after its script was stopped. The sender does not know what the script has done.
+// goesOn has the ways in which the sender may continue after its script was stopped. The sender does not know what the script
+// has done.
 var goesOn = map[string]func(*scene, *halfRun){
 	"sends it again": func(s *scene, h *halfRun) {
 		require.NoError(s, h.act(s))
@@ -390,15 +390,15 @@ func stopEach(t *testing.T, client rueidis.Client) {
 				}
 				assert.Positive(t, stops, "the script runs")
 				if !testsize.Full() {
-					break // one way to go on, by chance
+					break // by default only one way to go on, chosen by chance
 				}
 			}
 		})
 	}
 }
 
-// stopAfter stops a run after some commands, and then lets all actors go on. It returns false if the script has ended
-// before.
+// stopAfter stops a run after some commands, and then lets all actors go on. It returns false if the script has ended before it
+// could be stopped.
 func stopAfter(t *testing.T, s *scene, h *halfRun, commands int, how string, goOn func(*scene, *halfRun)) bool {
 	site := *s.site
 	site.T, s.site = t, &site
@@ -431,7 +431,7 @@ func stopAfter(t *testing.T, s *scene, h *halfRun, commands int, how string, goO
 	return true
 }
 
-// onlyOne checks that Redis renews the hold of at most one session: of the one that trusts its hold, if there is one.
+// onlyOne checks that Redis renews the hold of at most one session. If a session trusts its hold, Redis must renew that hold.
 func (s *scene) onlyOne() {
 	s.Helper()
 	renewed := 0
@@ -448,11 +448,11 @@ func (s *scene) onlyOne() {
 	require.LessOrEqual(s, renewed, 1, "two sessions have the lock")
 }
 
-// mostLeases is how many leases have to end at most until all waiters are served: the lease of a sender that has gone,
-// and a grant to its place.
+// mostLeases is the largest number of leases that must end before all waiters are served: the lease of a sender that has gone,
+// and the lease of a grant to the sender's place.
 const mostLeases = 2
 
-// serves sends heartbeats of all waiting sessions until each has had the lock.
+// serves sends heartbeats of all waiting sessions until each session has had the lock.
 func (s *scene) serves() {
 	s.Helper()
 	for _, m := range []*actor{s.a, s.b, s.c} {
@@ -493,8 +493,8 @@ func (s *scene) serves() {
 	}
 }
 
-// A script that is stopped while it hands the lock over leaves two fields in the hash. The hold is that of the record's
-// session until the new record is written.
+// A script that is stopped while it hands the lock over leaves two fields in the hash. Until the new record is written, the
+// hold is that of the session in the old record.
 func TestTheRecordSaysWhoseHoldItIs(t *testing.T) {
 	for name, with := range map[string]func(*site) *site{
 		"scripts": func(s *site) *site { return s }, "without": (*site).withoutScripts,

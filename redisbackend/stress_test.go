@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Sessions take turns at a lock while their connections are closed and the scripts are deleted. At most one of them has
-// the lock at any time, tokens rise, and every owner acquires it.
+// Sessions take turns at a lock while their connections are closed and the scripts are deleted. At most one session has the
+// lock at any time, tokens rise, and every owner acquires the lock.
 func TestStressSessionsExcludeEachOther(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		const sessions, sections = 4, 60
@@ -49,7 +49,7 @@ func TestStressSessionsExcludeEachOther(t *testing.T) {
 	})
 }
 
-// enter acquires the lock: it sends an attempt, and copies of it until one is granted or the attempt is too old.
+// enter acquires the lock. It sends an attempt, and then copies of the attempt until one is granted or the attempt is too old.
 func (m *member) enter(epoch *uint64) uint64 {
 	*epoch++
 	for m.Context().Err() == nil {

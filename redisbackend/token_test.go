@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A message with tokens that no script can have issued is not trusted: the next attempt asks Redis, whose reply has the
-// tokens.
+// A message with tokens that no script can have issued is not trusted. The session's next attempt asks Redis, and the reply has
+// the right tokens.
 func TestAGrantWithForgedTokensIsConfirmed(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		m := s.join("m")
@@ -57,8 +57,8 @@ func TestAForgedGrantDoesNotRaiseTokens(t *testing.T) {
 	})
 }
 
-// A record with tokens far ahead of the clock is not used: sessions do not see these tokens, and the record does not
-// stay for ever.
+// A record with tokens far ahead of the clock is not used: sessions do not see these tokens, and the record does not stay for
+// ever.
 func TestARecordWithForgedTokensIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		for kind, s := range map[string]*site{"scripts": s, "transactions": s.withoutScripts()} {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster starts a Cluster of masters with replicas, and returns it with a client.
+// cluster starts a Cluster of three masters with replicas. It returns the Cluster, and a site with a client of it.
 func cluster(t *testing.T, replicasEach int, options ...string) (*site, *redisserver.Cluster) {
 	servers := redisserver.StartCluster(t, 3, replicasEach, options...)
 	s := &site{T: t, client: connect(t, servers.Masters[0].Addr()), name: "lock", began: time.Now()}
@@ -66,7 +66,7 @@ func TestClusterRenewsBySlot(t *testing.T) {
 	t.Parallel()
 	s, servers := cluster(t, 0)
 	a := s.join("a")
-	const lasting = time.Hour // no lease ends while all are taken
+	const lasting = time.Hour // so long that no lease ends while the test takes all locks
 	var renewals []backend.Renewal
 	for i := range 30 {
 		for _, name := range []string{fmt.Sprintf("lock-%d", i), fmt.Sprintf("{tag}lock-%d", i)} {

@@ -10,7 +10,8 @@ import (
 	"github.com/relock-go/relock/redisbackend"
 )
 
-// A parameter that is not known would be ignored: the server would be asked with other limits than the user wrote.
+// A parameter that is not known must not be ignored, or the server would be asked with other limits than those that the user
+// wrote.
 func TestAURLWithAnUnknownParameterIsRefusedByName(t *testing.T) {
 	const known = "known are addr, client_cache, client_name, db, dial_timeout, master_set, max_retries, protocol, skip_verify, write_timeout"
 	for parameters, want := range map[string]string{

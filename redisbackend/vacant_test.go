@@ -11,9 +11,9 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A lock that no session has or waits for is taken by vacant.lua, the first lines of acquire.lua.
+// If no session has or waits for a lock, vacant.lua grants it. This script is the first lines of acquire.lua.
 
-// inner returns how many commands scripts have run during f; false on the embedded Redis, which does not count.
+// inner returns how many commands scripts have run during f. On the embedded Redis, which does not count, it returns false.
 func (s *site) inner(f func()) (n int, counted bool) {
 	s.Helper()
 	count := func() (all int) {
@@ -104,7 +104,7 @@ func TestAcquireKeepsTheRecordForLongWhereCopiesMayBeUnderWay(t *testing.T) {
 	})
 }
 
-// An attempt that vacant.lua does not decide is left to the rest of acquire.lua.
+// If vacant.lua does not decide an attempt, the rest of acquire.lua does.
 func TestAcquireOfAFreeLockIsRefusedAsEver(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a, b := s.join("a"), s.join("b")

@@ -214,8 +214,8 @@ func TestRenewNeverTakesALock(t *testing.T) {
 func TestRenewOfManyLocks(t *testing.T) {
 	each(t, func(t *testing.T, s *site) {
 		a := s.join("a")
-		const before, after = time.Hour, 2 * time.Hour             // no lease ends while all are taken
-		renewals := make([]backend.Renewal, testsize.Of(250, 110)) // more than one command renews
+		const before, after = time.Hour, 2 * time.Hour             // so long that no lease ends while the test takes all locks
+		renewals := make([]backend.Renewal, testsize.Of(250, 110)) // so many that more than one command renews them
 		for i := range renewals {
 			s.name = unique("lock")
 			a.remote = a.bind(s.name)
@@ -235,7 +235,7 @@ func TestRenewOfManyLocks(t *testing.T) {
 				assert.NoError(t, r.Err)
 				assert.LessOrEqual(t, s.ttl(), before)
 				assert.Positive(t, s.ttl())
-			case 8: // where the key has other data, the session has no hold
+			case 8: // the key has other data, so the session has no hold
 				assert.True(t, r.Gone)
 				assert.NoError(t, r.Err)
 			default:
@@ -301,7 +301,7 @@ func TestInspectShowsTheHoldAndTheWaitersThatAreAlive(t *testing.T) {
 	})
 }
 
-// A hash with other data is refused, and not changed.
+// A hash with other data is refused, and does not change.
 func TestAHashThatIsNotALockIsRefused(t *testing.T) {
 	for name, fields := range map[string][]string{
 		"one that does not expire": {"some:thing", "1"},
@@ -370,8 +370,8 @@ func TestAPrefixSeparatesKeysAndIsNoPartOfTheName(t *testing.T) {
 	})
 }
 
-// A call whose context has ended, or whose deadline has passed, sends nothing: with a deadline in the past rueidis
-// would close the connection, which other calls use.
+// A call sends nothing if its context has ended or its deadline has passed. With a deadline in the past rueidis would close the
+// connection, which other calls use.
 func TestNothingIsSentWithAnEndedContext(t *testing.T) {
 	s := realRedis(t)
 	a := s.join("a")
@@ -394,12 +394,12 @@ func TestNothingIsSentWithAnEndedContext(t *testing.T) {
 	assert.Equal(t, clients, connections(s), "no connection was closed")
 }
 
-// lateContext is a context whose deadline has passed, but which has not ended yet.
+// A lateContext is a context whose deadline has passed, but which has not ended yet.
 type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
-// A command whose reply does not come in time may have been executed.
+// If the reply to a command does not come in time, the command may have been executed.
 func TestAMissingReplyLeavesTheOutcomeUnknown(t *testing.T) {
 	server := redisserver.Start(t)
 	s := &site{T: t, client: connect(t, server.Addr()), name: "lock"}

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A quorum has no queue, but each node that has the hold also remembers which sessions wait, and reports them.
+// A quorum has no queue, but each node that has the hold remembers one of the sessions that wait, and reports it.
 func TestQuorumReportsWaiters(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"asked before", "asked after", "asked while a node is down"} {
@@ -53,7 +53,7 @@ func TestQuorumReportsWaiters(t *testing.T) {
 	}
 }
 
-// Holders of sides, permits and slots learn of a waiter in another process by a message, with scripts and without.
+// Holders of sides, permits and slots learn by a message that another process waits, with scripts and without.
 func TestWaitersForSidesAndPermitsAreReported(t *testing.T) {
 	for name, opts := range map[string][]redisbackend.Option{"scripts": nil, "without scripts": {redisbackend.WithoutScripts()}} {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func closeSoon(t *testing.T, session *reentrant.Session) {
 	}
 }
 
-// BenchmarkWanted measures the time from a waiter's first command until the holder learns of it. For comparison the
-// same run measures round trips of a script that does nothing.
+// BenchmarkWanted measures the time from a waiter's first command until the holder hears of the waiter. For comparison the same
+// run measures round trips of a script that does nothing.
 func BenchmarkWanted(b *testing.B) {
 	addr := redisserver.Start(b).Addr()
 	locks, yardstick := contest(b, addr, "wanted", 0), newBare(connect(b, addr), 4, 6)

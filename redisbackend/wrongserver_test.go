@@ -67,7 +67,7 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 		require.ErrorContains(t, err, "the server speaks no TLS at "+addr+" (use redis://")
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
-	// The error says so also if the context ends before the client's own time limit.
+	// The error also says this if the context ends before the client's own time limit is over.
 	plain := redisserver.Start(t).Addr()
 	open := func(wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
@@ -81,7 +81,7 @@ func TestOpenSaysThatTheOtherSideSpeaksTLSOrDoesNot(t *testing.T) {
 		err = open(2 * wait)
 	}
 	require.ErrorContains(t, err, "the server speaks no TLS at ")
-	// An error that has another reason than a server without TLS stays as it is.
+	// If an error has another reason, it does not say that the server speaks no TLS.
 	_, err = redisbackend.Open(t.Context(), "rediss://"+secured)
 	require.ErrorContains(t, err, "certificate")
 	assert.NotContains(t, err.Error(), "speaks")

@@ -84,7 +84,7 @@ func aTakeoverGivesANewToken(t *test) {
 	for _, next := range []struct {
 		epoch uint64
 		owner string
-	}{{2, "9"}, {8, "9"}} { // another owner, and a copy of its attempt
+	}{{2, "9"}, {8, "9"}} { // another owner's attempt, and a copy of it
 		second := a.take(next.epoch, owner(next.owner), holds(2))
 		require.Greater(t, second.First, first.Last)
 		st := a.has(next.epoch)
@@ -158,7 +158,7 @@ func aFixedLeaseStartsOnce(t *test) {
 	t.full(medium, first.TTL)
 	again := a.take(1, fixed(long))
 	require.Equal(t, first.First, again.First)
-	t.full(medium, again.TTL) // the reply has what is left of the lease that the first copy began
+	t.full(medium, again.TTL) // the reply has the rest of the lease that the first copy began
 	t.full(medium, a.has(1).TTL)
 	a.take(2, fixed(long)) // a new attempt begins a lease of its own
 	t.full(long, a.has(2).TTL)

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Waiting for a condition and signalling it, for Remotes with conditions.
+// Cases about conditions: waiting for one and signalling it. They are for Remotes with conditions.
 var conditionCases = []testCase{
 	{"Condition/AwaitGivesUpTheHoldForATicket", awaitGivesUp},
 	{"Condition/AwaitHandsTheLockToTheNext", awaitHandsOn},
@@ -57,7 +57,7 @@ func (r *remote) await(epoch, ticket uint64, changes ...func(*backend.AwaitReque
 	return status
 }
 
-// waits takes the lock and exchanges it for a ticket with the next epoch.
+// waits takes the lock, and exchanges it for a ticket whose epoch is one higher.
 func (r *remote) waits(epoch uint64, changes ...func(*backend.AwaitRequest)) {
 	r.t.Helper()
 	r.take(epoch)
@@ -101,7 +101,7 @@ func (r *remote) served(tickets ...uint64) {
 	require.NoError(r.t, err, "Beat")
 }
 
-// told waits for the message of a ticket's signal, and requires that placed is what it says about a place in the queue.
+// told waits for the message of a ticket's signal. It requires that placed is what the message says about a place in the queue.
 func (s *session) told(ticket uint64, placed bool) {
 	s.t.Helper()
 	s.t.eventually("the signal arrives", func() bool { return s.mail.told(s.name, ticket) != nil })
@@ -112,9 +112,9 @@ func beatenEvery(patience time.Duration) func(*backend.AwaitRequest) {
 	return func(r *backend.AwaitRequest) { r.Patience = patience }
 }
 
-// patiently calls try with a patience for which a ticket should be alive for the next command or two, and dead after a
-// pause. On a slow machine the ticket may die too soon: then try returns false, and is called again with more patience.
-// Each call may use ten epochs. A call that failed must leave nothing behind.
+// patiently calls try with a patience with which a ticket should be alive for the next command or two, and dead after a pause.
+// On a slow machine the ticket may die too soon. Then try returns false, and patiently calls it with more patience. Each call
+// of try may use ten epochs. A call that failed must leave nothing behind.
 func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	t.Helper()
 	epoch := uint64(1)
@@ -126,9 +126,9 @@ func (t *test) patiently(try func(epoch uint64, patience time.Duration) bool) {
 	}
 }
 
-// deafly lets a and b wait, and c signal a, which then sends no heartbeats until its patience is over. The function then
-// is called as soon as a has received the message. deafly returns the epoch that all three have used; the tickets have
-// the next one.
+// deafly makes a and b wait, and c signal a. Then a sends no heartbeats until its patience is over. As soon as a has received
+// the message, deafly calls the function then. deafly returns the epoch that all three have used; the tickets have the next
+// epoch.
 func (t *test) deafly(a, b, c *session, then func(epoch uint64)) (epoch uint64) {
 	t.Helper()
 	t.patiently(func(first uint64, patience time.Duration) bool {
@@ -304,7 +304,7 @@ func withdrawDecides(t *test) {
 	require.Equal(t, backend.Gone, b.withdraw(2))
 }
 
-// A waiter that was signalled and withdraws keeps the signal until it acknowledges it. This one never does.
+// A waiter that was signalled and withdraws keeps the signal until it acknowledges the signal. The waiter here never does.
 func leaverSignalled(t *test) {
 	a, b, c := t.connect3()
 	epoch := t.deafly(a, b, c, func(epoch uint64) {
@@ -379,8 +379,8 @@ func conditionNames(t *test) {
 	require.Equal(t, backend.Waited, status, "a signal of another condition is not for it")
 }
 
-// A server may wake only some of many waiters at once. The next Op goes on with those that wait longest. A copy of an
-// Op wakes no waiter, and its reply says that others are left.
+// A server may wake only some of many waiters at once. The next Op continues with those that have waited longest. A copy of an
+// Op wakes no waiter, and its reply says that some waiters are left.
 func signalMany(t *test) {
 	const waiters = 250
 	a, b, _ := t.connect3()

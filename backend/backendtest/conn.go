@@ -60,7 +60,7 @@ func sessionsAreTwo(t *test) {
 	a.has(1)
 }
 
-// An error whose outcome is not unknown means that nothing happened.
+// If the outcome of an error is not unknown, nothing has happened.
 func aCommandIsHonest(t *test) {
 	a, b, _ := t.connect3()
 	gone := ended(t.Context())

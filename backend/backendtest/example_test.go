@@ -8,9 +8,9 @@ import (
 	"github.com/relock-go/relock/internal/memory"
 )
 
-// This is all that a test of a Backend needs. memory stands for the package under test: it has no network and waits
-// only on channels, so it is tested in virtual time. One that talks to a server is not in a bubble, and would rather
-// have its cases run InParallel.
+// A test of a Backend needs only this. Here memory stands for the package under test: it has no network and waits only on
+// channels, so it is tested in virtual time. A Backend that talks to a server is not tested in a bubble; its cases should
+// rather run InParallel.
 func ExampleRun() {
 	_ = func(t *testing.T) { // func TestConformance(t *testing.T)
 		newBackend := func(t *testing.T) backend.Backend {

@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Taking a lock from its holder.
+// Cases about taking a lock away from its holder.
 var forceCases = []testCase{
 	{"Force/FreesTheLock", forceFrees},
 	{"Force/ReportsThatTheLockWasFree", forceOfAFreeLock},

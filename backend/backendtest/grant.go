@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about locks that are handed to a waiter, and about the message that it receives.
+// Cases about locks that are handed to a waiter, and about the message that the waiter receives.
 var grantCases = []testCase{
 	{"Grant/HasAllThatTheWaiterNeeds", grantIsComplete},
 	{"Grant/SaysWhenItWasMade", grantHasItsTime},
@@ -30,7 +30,7 @@ func grantIsComplete(t *test) {
 	require.Equal(t, p.Last, b.has(b.epoch).Token)
 }
 
-// A grant is trusted from NotBefore on. If that is too late there can be two holders, and if it is much too early the
+// A grant is trusted from NotBefore on. If NotBefore is too late, there can be two holders. If it is much too early, the
 // message is useless.
 func grantHasItsTime(t *test) {
 	const precision = 100 * time.Millisecond
@@ -91,7 +91,7 @@ func grantIsTakenOver(t *test) {
 	a.release(a.epoch)
 	b.release(b.epoch + 1)
 	t.handOver(a, b)
-	b.take(b.epoch+1, fixed(medium)) // its lease begins now, and not again with a copy of the confirmation
+	b.take(b.epoch+1, fixed(medium)) // b's lease begins now, and not again with a copy of the confirmation
 	b.take(b.epoch+1, fixed(long))
 	t.full(medium, b.has(b.epoch+1).TTL)
 }

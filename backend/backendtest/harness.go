@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// limit is the longest time that a command may take, or an event that a case waits for.
+	// limit is the longest time that a command may take, or that a case waits for an event.
 	limit = 30 * time.Second
-	// short is a lease whose end a case waits for. No case depends on its being over early.
+	// short is a lease whose end a case waits for. No case depends on how early it is over.
 	short = 150 * time.Millisecond
 	// medium and long are leases that outlast every case, and are different enough to be distinguished.
 	medium = 10 * limit
@@ -58,14 +58,14 @@ func (t *test) pause(d time.Duration) {
 	}
 }
 
-// full requires that ttl is what is left of a lease of this length that began during this case.
+// full requires that ttl is the rest of a lease of this length that began during this case.
 func (t *test) full(lease, ttl time.Duration) {
 	t.Helper()
 	require.LessOrEqual(t, ttl, lease, "longer than the lease")
 	require.Greater(t, ttl, lease-max(limit, time.Since(t.began)), "not the whole lease")
 }
 
-// A session talks to the Backend as one process would, with verbs that must not fail.
+// A session talks to the Backend as one process would do, with verbs that must not fail.
 type session struct {
 	*remote
 	id    string
@@ -88,7 +88,7 @@ func (t *test) connect() *session {
 	return s
 }
 
-// connect3 opens the three sessions that most cases are about: one that has the lock and two that want it.
+// connect3 opens the three sessions of most cases: one that has the lock, and two that want it.
 func (t *test) connect3() (holder, first, second *session) {
 	t.Helper()
 	return t.connect(), t.connect(), t.connect()
@@ -113,7 +113,7 @@ func (r *remote) command() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.t.Context(), limit)
 }
 
-// A with changes one thing in a request.
+// A with is a function that changes one thing in a request.
 type with func(*backend.AcquireRequest)
 
 func owner(name string) with     { return func(r *backend.AcquireRequest) { r.Owner = name } }
@@ -154,8 +154,8 @@ func (r *remote) acquire(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// try sends an attempt whose lease may be over before its reply comes, if the machine is slow. Then a Backend may
-// return an error instead of the grant, and over is true.
+// try sends an attempt whose lease may be over before the reply comes, if the machine is slow. If the lease is over, a Backend
+// may return an error in place of the grant, and over is true.
 func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply, over bool) {
 	r.t.Helper()
 	ctx, cancel := r.command()
@@ -170,7 +170,7 @@ func (r *remote) try(epoch uint64, changes ...with) (reply backend.AcquireReply,
 	return reply, false
 }
 
-// brief takes the lock with a lease that ends soon, or has ended already.
+// brief takes the lock with a lease that ends soon, or has already ended.
 func (r *remote) brief(epoch uint64, changes ...with) backend.AcquireReply {
 	r.t.Helper()
 	reply, over := r.try(epoch, append([]with{lease(r.t.brief)}, changes...)...)
@@ -188,8 +188,8 @@ func (r *remote) take(epoch uint64, changes ...with) backend.AcquireReply {
 	return reply
 }
 
-// taken waits until the session has taken the lock, and returns the epoch. In a quorum an attempt to which only some of the
-// nodes gave the lock becomes stale: the next one has the next epoch.
+// taken waits until the session has taken the lock, and returns the epoch. In a quorum an attempt becomes stale if only some of
+// the nodes gave it the lock. Then taken makes an attempt with the next epoch.
 func (r *remote) taken(epoch uint64, changes ...with) (uint64, backend.AcquireReply) {
 	r.t.Helper()
 	var reply backend.AcquireReply
@@ -281,13 +281,13 @@ func (r *remote) expired() {
 	r.t.eventually("the lease ends", func() bool { return !r.inspect().Locked })
 }
 
-// waiting requires that exactly these sessions are in the queue and alive, in this order.
+// waiting requires that the sessions whose places in the queue are alive are exactly these, in this order.
 func (r *remote) waiting(sessions ...*session) {
 	r.t.Helper()
 	require.Equal(r.t, ids(sessions), append([]string{}, r.inspect().Waiting...), "sessions in the queue")
 }
 
-// dead waits until only these sessions are in the queue and alive.
+// dead waits until only these sessions have places in the queue that are alive.
 func (r *remote) dead(rest ...*session) {
 	r.t.Helper()
 	r.t.eventually("the others lose their places", func() bool { return len(r.inspect().Waiting) <= len(rest) })
@@ -336,9 +336,9 @@ type push struct {
 	asked, released time.Time // the time when the waiter was queued, and the time when the holder's release returned
 }
 
-// handOver passes the lock from one session to another that waits for it, and returns the message that the other
-// receives. Neither session may have or want the lock before. If the channel was reopened meanwhile, the message may
-// be lost, and handOver does it all again.
+// handOver passes the lock from one session to another that waits for it, and returns the message that the other session
+// receives. Before the call neither session may have or want the lock. If the channel was reopened meanwhile, the message may
+// be lost, and handOver begins again.
 func (t *test) handOver(from, to *session, changes ...with) push {
 	t.Helper()
 	for range 5 {

@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Reading a lock's state.
+// Cases about reading a lock's state.
 var inspectCases = []testCase{
 	{"Inspect/ShowsAFreeLock", inspectFree},
 	{"Inspect/ShowsEveryField", inspectEverything},
@@ -101,15 +101,15 @@ func (s *session) inspectAll(remotes ...*remote) []backend.Inspection {
 	return inspections
 }
 
-// An ending says between which moments a hold ends, by a TTL that was read at an unknown moment of a call.
+// An ending has two moments between which a hold ends. They follow from a TTL that was read at an unknown moment of a call.
 type ending struct{ earliest, latest time.Time }
 
-// endsIn returns when a hold ends whose TTL was read by a call that began at a moment, and has just returned.
+// endsIn returns when a hold ends. Its TTL was read by a call that began at the moment began and has just returned.
 func endsIn(ttl time.Duration, began time.Time) ending {
 	return ending{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// agrees requires that two reads of a hold's TTL, however long they took, can mean the same end.
+// agrees requires that two reads of a hold's TTL can mean the same end, however long the reads took.
 func (e ending) agrees(t *test, other ending) {
 	t.Helper()
 	require.False(t, other.latest.Before(e.earliest.Add(-limit)), "%v ends earlier than %v", other, e)

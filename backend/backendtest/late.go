@@ -44,13 +44,13 @@ func nothingAfterNotAfter(t *test) {
 	b.has(1)
 }
 
-// until gives up all of the session's epochs up to the given one, copies of which may be under way for d.
+// until gives up all of the session's epochs up to the given one. Copies of these epochs may be under way for d.
 func (s *session) until(epoch uint64, d time.Duration) backend.ReleaseResult {
 	s.t.Helper()
 	return s.send(backend.ReleaseRequest{Epoch: epoch, Until: time.Now().Add(d)})
 }
 
-// use takes the lock and releases it, so that the server's record is about this session.
+// use takes the lock and releases it, so that this session is in the server's record.
 func (s *session) use(epoch uint64) {
 	s.t.Helper()
 	s.take(epoch)

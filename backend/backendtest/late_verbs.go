@@ -35,8 +35,9 @@ var lateVerbCases = []testCase{
 	{"LateVerb/ForceShared", lateForceShared},
 }
 
-// afterwards returns a case about a late copy of a verb of a session's first epoch. The copy arrives when the session has
-// the lock with a higher epoch, when another session has it for the same owner, and when it is free. It must change nothing.
+// afterwards returns a case about a late copy of a verb of a session's first epoch. The copy arrives three times: when the
+// session has the lock with a higher epoch, when another session has the lock for the same owner, and when the lock is free.
+// The copy must change nothing.
 func afterwards(send func(a *session)) func(*test) {
 	return func(t *test) {
 		a, b, _ := t.connect3()
@@ -51,11 +52,11 @@ func afterwards(send func(a *session)) func(*test) {
 	}
 }
 
-// nodesApart allows for a quorum: its nodes have received a lease at different times, since the case began, and each
-// Inspect sees another majority.
+// nodesApart allows for a quorum: since the case began, each of its nodes has received a lease at a different time, and each
+// Inspect may see another majority.
 const nodesApart = 100 * time.Millisecond
 
-// leavesAlone requires that a verb does not change the lock.
+// leavesAlone requires that send does not change the lock.
 func (s *session) leavesAlone(send func(*session)) {
 	s.t.Helper()
 	before := s.inspect()
@@ -76,7 +77,7 @@ func lateSignal(t *test) {
 	a.take(2)
 	require.True(t, a.signal(1, 9, true).Gone)
 	require.Equal(t, []backend.TicketStatus{backend.Waited}, b.beat(2))
-	a.signal(2, 2, false) // signals b, which gets the lock at the release
+	a.signal(2, 2, false) // this signals b, which gets the lock at the release
 	a.release(2)
 	b.take(3)
 	b.release(3)

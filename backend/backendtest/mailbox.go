@@ -88,7 +88,7 @@ func (m *mailbox) forget(name string) {
 	delete(m.wanted, name)
 }
 
-// told returns whether a ticket's signal came with a place, nil if there was no signal.
+// told returns whether a ticket's signal came with a place. It returns nil if there was no signal.
 func (m *mailbox) told(name string, ticket uint64) *bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *mailbox) told(name string, ticket uint64) *bool {
 	return nil
 }
 
-// Reconnected counts how often the channel was reopened.
+// Reconnected counts how often the channel has been reopened.
 func (m *mailbox) Reconnected() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *mailbox) all(name string) []backend.Grant {
 	return slices.DeleteFunc(slices.Clone(m.grants), func(g backend.Grant) bool { return g.Name != name })
 }
 
-// wait waits for the grant of an attempt. It stops when the channel is reopened or d is over.
+// wait waits for the grant of an attempt. It gives up when the channel is reopened or d is over.
 func (m *mailbox) wait(ctx context.Context, name string, epoch uint64, d time.Duration) (backend.Grant, bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -26,7 +26,7 @@ type mutant struct {
 	make  func() hooks
 }
 
-// TestMutants shows that for each fault a case of the suite fails.
+// TestMutants shows that for each fault one case of the suite fails.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.wrong, func(t *testing.T) {
@@ -58,7 +58,7 @@ func try(t *testing.T, c backendtest.Case, newBackend func() backend.Backend) (f
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
 		done := make(chan struct{})
-		go func() { // FailNow ends this goroutine, not the test's
+		go func() { // FailNow ends this goroutine, and not the goroutine of the test
 			defer close(done)
 			c.Func(r, newBackend())
 		}()

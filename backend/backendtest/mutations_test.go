@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The faults of the mutants. Each is made of correct verbs, called in a wrong way.
+// The faults of the mutants. Each fault is made of correct verbs that are called in a wrong way.
 
 const forever = 1000 * time.Hour
 
@@ -77,7 +77,7 @@ func reads(change func([]backend.Inspection)) func() hooks {
 	return func() hooks { return hooks{inspectAll: change} }
 }
 
-// pushes is a Backend that changes messages; nil loses one.
+// pushes is a Backend that changes grants before it sends their messages. If change is nil, a message gets lost.
 func pushes(change func(*backend.Grant)) func() hooks {
 	return func() hooks {
 		return hooks{granted: func(to backend.Sink, g backend.Grant) {
@@ -104,7 +104,7 @@ func connects(change func(ctx context.Context, id string) (context.Context, stri
 	}
 }
 
-// acquires is a Backend whose Acquire does something else.
+// acquires is a Backend whose Acquire calls f in place of the real verb.
 func acquires(f func(ctx context.Context, r *remote, q backend.AcquireRequest) (backend.AcquireReply, error)) hooks {
 	return hooks{acquire: f}
 }
@@ -279,7 +279,7 @@ func reenterRetakes() hooks {
 
 // Release.
 
-// releasing is a Backend whose Release does something else.
+// releasing is a Backend whose Release calls f in place of the real verb.
 func releasing(f func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error)) hooks {
 	return hooks{release: f}
 }
@@ -311,7 +311,7 @@ func staysWithoutAHold() hooks {
 	})
 }
 
-// staysWithTheOwner shortens the hold instead of making it a hold of no session.
+// staysWithTheOwner shortens the hold in place of making it a hold of no session.
 func staysWithTheOwner() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
 		if q.StaysUntil.IsZero() {
@@ -356,7 +356,7 @@ func releaseKeepsPlaces() hooks {
 	})
 }
 
-// Instead, the hold's lease ends at once.
+// releaseForgetsToGrant makes the hold's lease end at once, in place of the release.
 func releaseForgetsToGrant() hooks {
 	return releasing(func(ctx context.Context, r *remote, q backend.ReleaseRequest) (backend.ReleaseResult, error) {
 		if !r.mine() {
@@ -445,7 +445,7 @@ func bargerKeepsPlace() hooks {
 
 // Grants.
 
-// The message comes 50 ms late.
+// arrivalCounts sends each message 50 ms late.
 func arrivalCounts() hooks {
 	return hooks{granted: func(to backend.Sink, g backend.Grant) {
 		<-time.After(50 * time.Millisecond)
@@ -529,9 +529,9 @@ func yieldFrees() hooks {
 	})
 }
 
-// tombs are tombstones that the mutant keeps itself. A session's next tombstone replaces its last one.
+// tombs are tombstones that the mutant keeps itself. A session's next tombstone replaces its previous one.
 type tombs struct {
-	shared bool // they refuse the attempts of every session
+	shared bool // the tombstones refuse the attempts of every session
 	single bool // there is room for only one tombstone
 }
 
@@ -564,7 +564,7 @@ func (t tombs) hooks() hooks {
 
 // Renewal.
 
-// renews is a Backend that does something more with each lock after a renewal.
+// renews is a Backend that calls f for each lock after a renewal.
 func renews(f func(ctx context.Context, c *conn, r *remote, one *backend.Renewal)) func() hooks {
 	return func() hooks {
 		return hooks{renew: func(ctx context.Context, c *conn, all []backend.Renewal) {
@@ -595,7 +595,7 @@ var renewsForOthers = renews(func(_ context.Context, _ *conn, r *remote, one *ba
 	one.Gone = one.Gone && !r.state().Locked
 })
 
-// renewsFirst is a Backend that renews at most n locks, and does not say so.
+// renewsFirst is a Backend that renews at most n locks, and reports all of them as renewed.
 func renewsFirst(n int) func() hooks {
 	return func() hooks {
 		return hooks{renew: func(ctx context.Context, c *conn, all []backend.Renewal) { c.Conn.Renew(ctx, all[:min(len(all), n)]) }}
@@ -633,7 +633,7 @@ func forceSays(had bool) func() hooks {
 	}
 }
 
-// forceFrees also takes the lock from each waiter that gets it, until it is free.
+// forceFrees also takes the lock away from each waiter that gets it, until the lock is free.
 func forceFrees() hooks {
 	return hooks{force: func(ctx context.Context, r *remote, notAfter time.Time) (bool, error) {
 		had := false

@@ -31,7 +31,7 @@ func names(prefix string) []string {
 	return append(list, prefix+fill+"1", prefix+fill+"2")
 }
 
-// bindable returns the names that a session can bind. A name may be refused only if it has braces.
+// bindable returns the names that a session can bind. A Backend may refuse a name only if the name has braces.
 func (s *session) bindable(t *test) []*remote {
 	t.Helper()
 	var bound []*remote
@@ -60,7 +60,7 @@ func nameIsAnyBytes(t *test) {
 	}
 }
 
-// All locks are held at the same time, each by an epoch of its own, and released one after the other.
+// All locks are held at the same time, each with an epoch of its own, and are then released one after the other.
 func nameIsOneLock(t *test) {
 	a := t.connect()
 	all := a.bindable(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about notes with holds, for Remotes that keep them.
+// Cases about notes of holds. They are for Remotes that keep notes.
 var noteCases = []testCase{
 	{"Note/IsShownWithTheHold", noteShown},
 	{"Note/LastsWhileTheHoldIsRenewedAndReentered", noteLasts},
@@ -21,8 +21,7 @@ var noteCases = []testCase{
 	{"Note/ThatIsTooLongIsRefused", noteTooLong},
 }
 
-// note keeps a note with a hold, and reports whether the hold exists. The case is skipped for Remotes that keep no
-// notes.
+// note keeps a note with a hold, and reports whether the hold exists. A Remote that keeps no notes skips the case.
 func (r *remote) note(epoch uint64, text string) bool {
 	r.t.Helper()
 	kept, err := r.tryNote(epoch, text)

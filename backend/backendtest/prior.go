@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A Prior is what a session remembers of a lock. It is only a hint: right or wrong, it must not change any result.
+// Cases about Priors. A Prior is what a session remembers of a lock. It is only a hint: whether it is right or wrong, it must
+// not change any result.
 var priorCases = []testCase{
 	{"Prior/ARightOneTakesAndFrees", aRightPrior},
 	{"Prior/AWrongOneChangesNothing", aWrongPrior},
@@ -29,7 +30,7 @@ var priorCases = []testCase{
 	{"Prior/TokensFollowTheClock", tokensFollowTheClock},
 }
 
-// remembering sends a Prior with an attempt.
+// remembering puts a Prior into an attempt.
 func remembering(p backend.Prior) with { return func(r *backend.AcquireRequest) { r.Prior = p } }
 
 // remember takes the lock and returns the reply's Prior, or one made from the attempt if the reply has none.
@@ -45,7 +46,7 @@ func remembered(req backend.AcquireRequest, reply backend.AcquireReply) backend.
 	return backend.Prior{Epoch: req.Epoch, Owner: req.Owner, Token: reply.Last}
 }
 
-// releaseBy releases an epoch with a Prior, and requires that the session had the lock, and that the lock is free then.
+// releaseBy releases an epoch with a Prior. It requires that the session had the lock, and that the lock is free afterwards.
 func (r *remote) releaseBy(epoch uint64, p backend.Prior) {
 	r.t.Helper()
 	got := r.send(backend.ReleaseRequest{Epoch: epoch, Prior: p})
@@ -105,14 +106,14 @@ func aWrongPrior(t *test) {
 	}
 }
 
-// A wrong Prior must not cost the session its hold: the attempt would find the lock free, and the session that waits
+// A wrong Prior must not cost the session its hold. Otherwise the attempt would find the lock free, and the session that waits
 // would get it.
 func aWrongPriorLeavesTheHold(t *test) {
 	a, b, _ := t.connect3()
 	p := a.remember(1)
 	b.wait(1)
 	p.Owner = "another"
-	a.take(2, queue, keepTTL, remembering(p)) // for the owner that has the hold
+	a.take(2, queue, keepTTL, remembering(p)) // for the owner that has the hold, not for p.Owner
 	a.has(2)
 	a.waiting(b)
 }
@@ -195,7 +196,7 @@ func priorPassesOverNoWaiter(t *test) {
 			break
 		}
 		require.LessOrEqual(t, brief, limit, "the lease ends before another session waits")
-		b.release(epoch) // the lease was over first
+		b.release(epoch) // if not, the lease was over first
 		epoch++
 	}
 	a.expired()
@@ -207,7 +208,7 @@ func priorPassesOverNoWaiter(t *test) {
 func priorReleaseServesTheFirst(t *test) {
 	a, b, c := t.connect3()
 	a.take(1)
-	b.wait(1) // now the record is kept for long, and waiters change nothing in it
+	b.wait(1) // now the record is kept for long, and waiters do not change that
 	a.release(1)
 	b.release(1)
 	p := a.remember(2)
@@ -242,7 +243,7 @@ func latePrior(t *test) {
 	a.free()
 }
 
-// A copy of an attempt that was given up does not get the lock on the strength of what the session remembers from before.
+// An attempt was given up. A copy of it does not get the lock, even if the copy has what the session remembers from before.
 func priorOfAnAttemptGivenUp(t *test) {
 	a := t.connect()
 	p := a.remember(1)

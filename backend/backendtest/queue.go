@@ -81,7 +81,7 @@ func aBeatShowsLife(t *test) {
 	b.wait(1, patience(short))
 	c.wait(1, patience(short))
 	b.wait(1, patience(long))
-	a.dead(b) // c came later and is dead now, and so would b be without its heartbeat
+	a.dead(b) // c came later and is dead by now, as b would be without its heartbeat
 	a.release(1)
 	b.has(1)
 }

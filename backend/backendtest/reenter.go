@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Counting the holds of the lock's owner.
+// Cases about counting the holds of the lock's owner.
 var reenterCases = []testCase{
 	{"Reenter/SetsTheCount", reenterSetsTheCount},
 	{"Reenter/AnOpThatIsNotAboveTheLastChangesNothing", anOldOpChangesNothing},
@@ -32,7 +32,7 @@ func anOldOpChangesNothing(t *test) {
 	a := t.connect()
 	a.take(1, lease(medium))
 	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 2, Holds: 5})
-	for _, op := range []uint64{2, 1} { // a copy, and an older one that arrives late
+	for _, op := range []uint64{2, 1} { // a copy of the last one, and an older one that arrives late
 		reply := a.reenter(backend.ReenterRequest{Epoch: 1, Op: op, Holds: 9, Lease: long})
 		require.Equal(t, backend.ReenterReply{Holds: 5, First: reply.First}, reply)
 	}
@@ -67,7 +67,7 @@ func reenterProlongsTheLease(t *test) {
 func reenterLeavesTheLease(t *test) {
 	a := t.connect()
 	a.take(1, lease(medium))
-	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 3}) // no lease is asked for
+	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 1, Holds: 3}) // this one has no lease
 	t.full(medium, a.has(1).TTL)
 	a.reenter(backend.ReenterRequest{Epoch: 1, Op: 2, Holds: 2, Lease: long})
 	t.full(medium, a.has(1).TTL)

@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Giving up a hold, a grant or a place.
+// Cases about giving up a hold, a grant or a place.
 var releaseCases = []testCase{
 	{"Release/FreesTheLockOnce", releaseFreesOnce},
 	{"Release/OfAnotherSessionChangesNothing", releaseOfAnotherSession},

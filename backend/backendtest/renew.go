@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Prolonging leases.
+// Cases about prolonging leases.
 var renewCases = []testCase{
 	{"Renew/ProlongsTheLeaseAndNothingElse", renewProlongs},
 	{"Renew/NeedsTheVeryEpoch", renewNeedsTheEpoch},
@@ -58,7 +58,7 @@ func renewNeverRecreates(t *test) {
 
 func renewManyLocks(t *test) {
 	const locks = 250
-	const before, after = 10 * time.Minute, time.Hour // a lease that is longer than these commands take on any machine
+	const before, after = 10 * time.Minute, time.Hour // leases that are longer than these commands take on any machine
 	a, b, _ := t.connect3()
 	var batch []backend.Renewal
 	var mine []*remote
@@ -85,7 +85,7 @@ func renewManyLocks(t *test) {
 	}
 }
 
-// lost reports whether lock i is one that the session loses: the first, the last or one of two in between.
+// lost reports whether lock i is one that the session loses: the first, the last, or one of two in between.
 func lost(i int) bool { return i%83 == 0 }
 
 func renewOfNothing(t *test) {

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about holds that move to another session, for Remotes that support it.
+// Cases about holds that move to another session. They are for Remotes that support this.
 var resumeCases = []testCase{
 	{"Resume/TakesTheHoldWithItsCountAndToken", resumeTakes},
 	{"Resume/ACopyGetsTheSameReply", resumeAgain},
@@ -25,7 +25,7 @@ var resumeCases = []testCase{
 
 const portable = "@workflow"
 
-// resume sends an attempt to resume the hold of the portable owner. The case is skipped for Remotes that cannot do it.
+// resume sends an attempt to resume the hold of the portable owner. A Remote that cannot resume holds skips the case.
 func (r *remote) resume(epoch uint64, changes ...func(*backend.ResumeRequest)) backend.ResumeReply {
 	r.t.Helper()
 	reply, err := r.tryResume(epoch, changes...)
@@ -81,7 +81,7 @@ func resumeNotifies(t *test) {
 		if a.mail.lost(t.name) == epoch {
 			return true
 		}
-		epoch++ // if the message is late, or was lost, the hold is resumed back and again
+		epoch++ // if the message is late or lost, the hold moves back and is resumed once more
 		a.resume(epoch)
 		b.resume(epoch)
 		return false

@@ -33,14 +33,14 @@ type skip struct{ reason, name string }
 // InBubble runs each case in a testing/synctest bubble of its own, newBackend included.
 func InBubble() Option { return func(o *options) { o.bubble = true } }
 
-// InParallel runs the cases in parallel: most of the time the suite waits for leases to end.
+// InParallel runs the cases in parallel, because the suite mostly waits for leases to end.
 func InParallel() Option { return func(o *options) { o.parallel = true } }
 
-// Brief sets for how long the leases of locks last whose end a case waits for, 150 ms by default. It is for a Backend whose
-// sessions, soon after they begin to wait, take a lock that is free by then.
+// Brief sets how long a lease lasts if a case waits for its end. The default is 150 ms. Brief is for a Backend whose waiting
+// sessions, soon after they begin to wait, take a lock that has become free.
 func Brief(d time.Duration) Option { return func(o *options) { o.brief = d } }
 
-// Skip leaves out cases, or whole areas, that a Backend is not meant to pass; the reason is shown.
+// Skip leaves out cases, or whole areas, that a Backend is not meant to pass. The output shows the reason.
 func Skip(reason string, names ...string) Option {
 	return func(o *options) {
 		for _, name := range names {
@@ -49,7 +49,7 @@ func Skip(reason string, names ...string) Option {
 	}
 }
 
-// Run runs the suite, each case as a subtest with what newBackend returns.
+// Run runs the suite. Each case is a subtest with a Backend that newBackend returns.
 func Run(t *testing.T, newBackend func(t *testing.T) backend.Backend, opts ...Option) {
 	t.Helper()
 	o := options{brief: short}
@@ -74,7 +74,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) backend.Backend, opts ...Op
 	}
 }
 
-// skipped returns why a case is left out, "" if it is not.
+// skipped returns why a case is left out. It returns "" if the case is run.
 func (o *options) skipped(name string) string {
 	for _, s := range o.skips {
 		if name == s.name || strings.HasPrefix(name, s.name+"/") {

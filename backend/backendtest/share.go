@@ -8,7 +8,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about shared names: grants, the queue, and units that are given back. For Remotes that support shared names.
+// Cases about grants of shared names, their queue, and units that are given back. They are for Remotes that support shared
+// names.
 var shareCases = []testCase{
 	{"Share/ReadersAreInTogether", readersTogether},
 	{"Share/AWriterIsAlone", writerAlone},
@@ -241,7 +242,7 @@ func askedAgain(t *test) {
 	a, b, c := s[0], s[1], s[2]
 	a.write(0)
 	b.placed(b.write(0))
-	sent := 1 // the copies that b, the head, has sent: each asks a once
+	sent := 1 // the number of copies that b, the head, has sent: each copy asks a once
 	again := func() backend.ShareReply { sent++; return b.again() }
 	a.wanted(0, again)
 	heard := a.mail.shares.asked(t.name).count
@@ -278,8 +279,8 @@ func relieved(t *test) {
 	}
 }
 
-// A session that waits to write asks for a reader's unit instead: it is granted the unit, and the holder may keep all its
-// units.
+// A session waits to write, and then asks for a reader's unit in place of all units. It is granted the unit, and the holder may
+// keep all its units.
 func relievedByLess(t *test) {
 	a := t.readers(1)[0]
 	b := t.sharers(1)[0]
@@ -306,8 +307,8 @@ func relievedOfTheDead(t *test) {
 	c.relieved()
 }
 
-// The head is asked for no units, so it has not heard what the others may keep. When its place ends, and the next head leaves
-// the holders no fewer, the others know all they need, but that session does not.
+// The head is asked for no units, so it has not heard what the other sessions may keep. Its place ends, and the next head
+// leaves the holders no fewer units. So the others already know all they need, but the former head does not.
 func deadHeadAsked(t *test) {
 	s := t.readers(2)
 	a, b := s[0], s[1]
@@ -321,11 +322,11 @@ func deadHeadAsked(t *test) {
 	require.Zero(t, a.mail.shares.asked(t.name).may)
 }
 
-// A session that waits behind the head has heard what it may keep, and so have the others.
+// A session that waits behind the head has heard what it may keep, and so have the other sessions.
 func deadBehind(t *test) {
 	s := t.readers(3)
 	a, b, c := s[0], s[1], s[2]
-	sent := 1 // the copies that a, the head, has sent: each asks b once
+	sent := 1 // the number of copies that a, the head, has sent: each copy asks b once
 	a.placed(a.write(1))
 	again := func() backend.ShareReply { sent++; return a.again() }
 	b.wanted(0, again)
@@ -400,7 +401,7 @@ func thirdSession(t *test) {
 	a.wanted(4, c.again)
 	b.wanted(4, c.again)
 	a.keep(3)
-	c.granted(2) // as many as fit: the session is content with one
+	c.granted(2) // as many units as fit: one is enough for the session
 	require.Equal(t, 5, c.unitsOf(b))
 	c.placed(c.borrow(10, 2, 4, least(4)))
 	b.keep(3)
@@ -458,7 +459,7 @@ func headGetsItsLeast(t *test) {
 	c.placed(c.borrow(9, 0, 9, least(3)))
 	a.keep(0)
 	b.granted(2)
-	c.granted(7) // the units that are left: no session waits behind c
+	c.granted(7) // all units that are left: no session waits behind c
 }
 
 func grantTakesNone(t *test) {
@@ -475,7 +476,7 @@ func grantTakesNone(t *test) {
 	d.granted(1)
 }
 
-// A later epoch keeps its place in the queue, whatever it asks for.
+// A session that waits keeps its place in the queue with a later epoch, whatever the epoch asks for.
 func laterClaim(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
@@ -489,7 +490,7 @@ func laterClaim(t *test) {
 	c.granted(2)
 }
 
-// For a moment the head is content with the units that the holders can spare. After that they must keep none.
+// For a moment the head accepts the units that the holders can spare. After that the holders must keep none.
 func graceEnds(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
@@ -502,7 +503,7 @@ func graceEnds(t *test) {
 	}
 	t.pause(11 * time.Millisecond)
 	require.Zero(t, a.again().May)
-	b.wanted(0, b.ifLost(c.again)) // a's copy causes the message: b may keep fewer units than before
+	b.wanted(0, b.ifLost(c.again)) // a's copy causes the message that b may keep fewer units than before
 	a.wanted(0, c.again)
 	require.Zero(t, b.again().May)
 	c.placed(c.borrow(10, 0, 3, least(3)))
@@ -527,7 +528,8 @@ func lessAgain(t *test) {
 	a.wanted(5, b.again)
 }
 
-// A session reports to its users that other sessions wait, and not that they try. So the messages must distinguish the two.
+// A session reports to its users when other sessions wait, but not when they only try. So the messages must distinguish the
+// two.
 func waitersAreNoTries(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]

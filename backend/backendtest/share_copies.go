@@ -93,7 +93,7 @@ func staleShare(t *test) {
 	require.Equal(t, 1, a.unitsOf(b))
 }
 
-// The time in which copies of the last epoch may arrive is over, but not that of an earlier epoch's copy.
+// Copies of the last epoch can no longer arrive, but a copy of an earlier epoch still can.
 func staleWithoutUnits(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -107,9 +107,9 @@ func staleWithoutUnits(t *test) {
 	b.queued()
 }
 
-// hurry sends copies of a request with a short time limit, and more time for each, until one arrives in time. It returns the
-// reply to that copy, and its time limit. A copy may be refused before its limit, by no more than the call takes: the session
-// does not know the server's clock better than that.
+// hurry sends copies of a request with a short time limit, and a longer one for each next copy, until a copy arrives in time.
+// It returns the reply to this copy, and the copy's time limit. A copy may be refused before its limit, but by no more than the
+// time that the call takes: the session does not know the server's clock better than that.
 func (s *sharer) hurry(req backend.ShareRequest) (backend.ShareReply, time.Time) {
 	s.t.Helper()
 	for within := short; ; within *= 2 {
@@ -124,8 +124,8 @@ func (s *sharer) hurry(req backend.ShareRequest) (backend.ShareReply, time.Time)
 	}
 }
 
-// The entry of a session that has given everything back is deleted when no copy can be under way any more, however long
-// the session's lease was.
+// When a session has given everything back, its entry is deleted as soon as no copy can be under way any more, however long the
+// session's lease was.
 func shortMemory(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -180,8 +180,8 @@ func underAnother(t *test) {
 	require.Zero(t, b.unitsOf(a))
 }
 
-// A session may send a new request before it has the reply to the last one. The request then names the token that the
-// session knows.
+// A session may send a new request before it has the reply to the last one. Then the new request has the token that the session
+// already knows.
 func underTheSame(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -244,15 +244,16 @@ func (t *test) hasToken(reply backend.ShareReply) {
 	require.Equal(t, reply.First, reply.Last)
 }
 
-// A block of tokens begins and ends with an even one, and ends only a few seconds ahead of the clock, as a lock's does.
+// A block of tokens begins and ends with an even token, and ends only a few seconds ahead of the clock, as a block of a lock
+// does.
 func sharedBlocksEnd(t *test) {
-	const size, most = 1 << 16, 10_000_000 // a number of tokens; as microseconds, most is ten seconds
+	const size, most = 1 << 16, 10_000_000 // a number of tokens, and a number of microseconds: ten seconds
 	a := t.sharers(1)[0]
 	began := time.Now()
 	first := a.write(0, block(size))
 	last := first.Last
 	for range 200 {
-		t.pause(3 * time.Microsecond) // so that the clock, in microseconds, is now odd and now even
+		t.pause(3 * time.Microsecond) // so that the clock's number of microseconds is sometimes odd and sometimes even
 		got := a.write(0, block(size))
 		require.Equal(t, all, got.Units)
 		require.Greater(t, got.First, last)
@@ -299,7 +300,7 @@ func sharedSeen(t *test) {
 	require.Zero(t, reply.First%2)
 }
 
-// A reader that has seen a higher token than the server knows proves that the server has forgotten a write.
+// A reader that has seen a higher token than the server knows shows that the server has forgotten a write.
 func sharedReaderSeen(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -543,8 +544,7 @@ func inspectUnused(t *test) {
 	require.Zero(t, t.sharers(1)[0].state())
 }
 
-// Sessions come and go at the same time: together they never have more units than the limit, and a writer is always
-// alone.
+// Sessions come and go at the same time. Together they never have more units than the limit, and a writer is always alone.
 func sharedTogether(t *test) {
 	const rounds, permits = 12, 5
 	s := t.sharers(4)

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// forceShared takes the units of all sessions of a shared name away.
+// forceShared takes all units of a shared name away from their sessions.
 func (s *sharer) forceShared(kind backend.ShareKind) (bool, error) {
 	s.t.Helper()
 	ctx, cancel := s.command()
@@ -44,7 +44,7 @@ func forceShared(t *test) {
 	require.Equal(t, backend.StaleShare, a.say(a.copyOf(a.epoch-1)).Status, "an older copy is still refused")
 }
 
-// copyOf returns the last request with an older epoch.
+// copyOf returns the last request with the given epoch, which is older.
 func (s *sharer) copyOf(epoch uint64) backend.ShareRequest {
 	req := s.last
 	req.Epoch = epoch
@@ -69,8 +69,8 @@ func forceServes(t *test) {
 	require.Zero(t, d.unitsOf(b))
 }
 
-// A session that waits for more units than it has must learn that it has none, even if other sessions had the name
-// meanwhile.
+// A session that waits for more units than it has must learn that it has no units any more, even if other sessions have had the
+// name meanwhile.
 func forceDropsPlace(t *test) {
 	s := t.readers(3)
 	a, b, c := s[0], s[1], s[2]

@@ -20,7 +20,7 @@ type shareMail struct {
 	wanted map[string]ask // by name
 }
 
-// An ask is what the messages have said to a session about other sessions that want units.
+// An ask is what messages have told a session about other sessions that want units.
 type ask struct {
 	count int    // the number of messages
 	may   int    // the units that the session may keep, by the last message
@@ -128,8 +128,8 @@ func (s *sharer) next(kind backend.ShareKind, limit, keep, want int, changes []s
 	return s.last
 }
 
-// send sends a copy of a request, which may arrive until limit from now. The Backend is to remember the session for longer
-// than a case takes on a slow machine, unless the request says until when it may arrive.
+// send sends a copy of a request, which may arrive until limit from now. The Backend must remember the session for longer than
+// a case takes on a slow machine, unless the request says until when it may arrive.
 func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	memory := req.NotAfter
 	if req.NotAfter.IsZero() {
@@ -144,8 +144,8 @@ func (s *sharer) send(req backend.ShareRequest) (backend.ShareReply, error) {
 	return s.raw.(backend.Sharer).Share(ctx, req)
 }
 
-// say sends a copy that must succeed. If it is of the last epoch, and that keeps no units, say stores the token of
-// the new ones.
+// say sends a copy that must succeed. If the copy is of the last epoch, and this epoch keeps no units, say stores the token of
+// the new units.
 func (s *sharer) say(req backend.ShareRequest) backend.ShareReply {
 	s.t.Helper()
 	reply, err := s.send(req)
@@ -162,25 +162,25 @@ func (s *sharer) again() backend.ShareReply {
 	return s.say(s.last)
 }
 
-// read asks for 1 unit in total, and keeps the given number.
+// read asks for 1 unit in total, and keeps the given number of units.
 func (s *sharer) read(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, 1, changes))
 }
 
-// write asks for all units, and keeps the given number.
+// write asks for all units, and keeps the given number of units.
 func (s *sharer) write(keep int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.ReadWrite, all, keep, all, changes))
 }
 
-// keep gives back all units but n, and asks for none.
+// keep gives back all units but n, and asks for no others.
 func (s *sharer) keep(n int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(s.last.Kind, s.last.Limit, n, n, changes))
 }
 
-// borrow asks for want permits in total; one is enough.
+// borrow asks for want permits in total, of which one is enough.
 func (s *sharer) borrow(limit, keep, want int, changes ...shareWith) backend.ShareReply {
 	s.t.Helper()
 	return s.say(s.next(backend.Permits, limit, keep, want, append([]shareWith{least(1)}, changes...)))
@@ -192,8 +192,8 @@ func (s *sharer) placed(reply backend.ShareReply) {
 	require.True(s.t, reply.Placed, "%+v", reply)
 }
 
-// news waits for the message that ends the wait of the last epoch. If the channel was reopened meanwhile, it sends a
-// copy instead.
+// news waits for the message that ends the wait of the last epoch. If the channel was reopened meanwhile, news sends a copy of
+// the request, whose reply stands for the message.
 func (s *sharer) news() backend.ShareGrant {
 	s.t.Helper()
 	var g backend.ShareGrant
@@ -231,8 +231,8 @@ func (s *sharer) refused(units int) {
 	require.Equal(s.t, units, reply.Units)
 }
 
-// wanted waits for a message that lets the session keep at most may units. The function again causes such a message:
-// wanted calls it, time after time, until the message has come.
+// wanted waits for a message that lets the session keep at most may units. Calling again causes such a message: wanted calls it
+// repeatedly until the message has come.
 func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked for its units", func() bool {
@@ -244,8 +244,8 @@ func (s *sharer) wanted(may int, again func() backend.ShareReply) {
 	})
 }
 
-// heardMore waits until the session has been asked more than a number of times, which is before. The function again causes
-// a message: heardMore calls it, time after time, until then.
+// heardMore waits until the number of times that the session was asked is higher than before. Calling again causes a message:
+// heardMore calls it repeatedly until then.
 func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	s.t.Helper()
 	s.t.eventually("the session is asked", func() bool {
@@ -257,8 +257,8 @@ func (s *sharer) heardMore(before int, again func() backend.ShareReply) {
 	})
 }
 
-// ifLost returns a function that calls the given one, whose name is again, only if the channel was reopened since ifLost
-// was called, so that a message may be lost.
+// ifLost returns a function that calls again only if the channel was reopened after the call of ifLost, because then a message
+// may be lost.
 func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareReply {
 	mark := s.mail.resumed()
 	return func() (reply backend.ShareReply) {
@@ -269,8 +269,8 @@ func (s *sharer) ifLost(again func() backend.ShareReply) func() backend.ShareRep
 	}
 }
 
-// asked waits for the message in which a try with a number above older asks the session, and returns that number. The
-// function again causes the message: asked calls it if the channel was reopened meanwhile.
+// asked waits for the message in which a try with a number above older asks the session, and returns the try's number. Calling
+// again causes the message: asked calls it if the channel was reopened meanwhile.
 func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint64) {
 	s.t.Helper()
 	again = s.ifLost(again)
@@ -284,8 +284,8 @@ func (s *sharer) asked(older uint64, again func() backend.ShareReply) (try uint6
 	return try
 }
 
-// relieved waits for the message that the session may keep any number of units. It stops waiting if the channel is
-// reopened, since the message may be lost then.
+// relieved waits for the message that the session may keep any number of units. If the channel is reopened, relieved stops
+// waiting, because the message may be lost.
 func (s *sharer) relieved() {
 	s.t.Helper()
 	mark := s.mail.resumed()
@@ -314,7 +314,7 @@ func (s *sharer) unitsOf(other *sharer) int {
 	return 0
 }
 
-// queued requires that exactly these sessions are in the queue and alive, in this order.
+// queued requires that the sessions whose places in the queue are alive are exactly these, in this order.
 func (s *sharer) queued(sessions ...*sharer) {
 	s.t.Helper()
 	want, got := []string{}, []string{}
@@ -327,7 +327,7 @@ func (s *sharer) queued(sessions ...*sharer) {
 	require.Equal(s.t, want, got, "sessions in the queue")
 }
 
-// soonQueued waits until exactly these sessions are in the queue and alive, in this order.
+// soonQueued waits until the sessions whose places in the queue are alive are exactly these, in this order.
 func (s *sharer) soonQueued(sessions ...*sharer) {
 	s.t.Helper()
 	s.t.eventually("the places of others end", func() bool {
@@ -348,7 +348,7 @@ func (s *sharer) placeEnds(other *sharer) {
 	require.NotZero(s.t, s.unitsOf(other))
 }
 
-// renewShared renews the units of an epoch, and returns how many there are, and whether they are gone.
+// renewShared renews the units of an epoch. It returns how many units there are, and whether they are gone.
 func (s *sharer) renewShared(epoch uint64, under backend.Token, lease time.Duration) (units int, gone bool) {
 	s.t.Helper()
 	batch := []backend.Renewal{{Remote: s.raw, Epoch: epoch, Under: under, Lease: lease}}

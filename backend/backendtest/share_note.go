@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about notes with the units of shared names, for Remotes that keep them.
+// Cases about notes of the units of shared names. They are for Remotes that keep notes.
 var shareNoteCases = []testCase{
 	{"ShareNote/IsShownWithTheUnits", shareNoteShown},
 	{"ShareNote/LastsWhileTheUnitsAreRenewed", shareNoteLasts},
@@ -23,8 +23,8 @@ var shareNoteCases = []testCase{
 	{"ShareNote/OfTheNameOfALockChangesNothing", shareNoteOfLock},
 }
 
-// note keeps a note with the units of an epoch, and reports whether they exist. The case is skipped for Remotes that keep
-// no notes.
+// note keeps a note with the units of an epoch, and reports whether the units exist. A Remote that keeps no notes skips the
+// case.
 func (s *sharer) note(epoch uint64, text string) bool {
 	s.t.Helper()
 	kept, err := s.tryNote(epoch, text)
@@ -43,7 +43,7 @@ func (s *sharer) tryNote(epoch uint64, text string) (bool, error) {
 	return noter.NoteShared(ctx, backend.NoteRequest{Epoch: epoch, Text: text})
 }
 
-// noteOf returns the note of a session that has units, as another session sees it.
+// noteOf returns another session's note as this session sees it. The other session has units.
 func (s *sharer) noteOf(other *sharer) string {
 	s.t.Helper()
 	for _, h := range s.state().Holders {
@@ -82,7 +82,7 @@ func shareNoteLasts(t *test) {
 	require.Equal(t, "text", b.noteOf(a))
 }
 
-// tick is more than the resolution of a server's clock.
+// tick is longer than the resolution of a server's clock.
 const tick = 2 * time.Millisecond
 
 func shareNoteNotOfNext(t *test) {
@@ -90,7 +90,7 @@ func shareNoteNotOfNext(t *test) {
 	a, b := s[0], s[1]
 	a.borrow(5, 0, 2)
 	require.True(t, a.note(a.epoch, "text"))
-	time.Sleep(tick) // a server may tell grants apart by its clock
+	time.Sleep(tick) // a server may distinguish grants by its clock
 	a.borrow(5, 2, 3)
 	require.Empty(t, b.noteOf(a), "it asked for more")
 	require.True(t, a.note(a.epoch, "text"))
@@ -120,7 +120,7 @@ func shareNoteStays(t *test) {
 func shareNoteLapsed(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
-	for d := short; ; d *= 2 { // the lease may end before the note comes
+	for d := short; ; d *= 2 { // the lease may end before the note arrives
 		a.read(0, shareLease(d))
 		if a.note(a.epoch, "text") {
 			break

@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about tries for shared names, which are refused only if other sessions wait, or use the units.
+// Cases about tries for shared names. A try is refused only if other sessions wait, or use the units.
 var shareTryCases = []testCase{
 	{"ShareTry/IsGrantedWhatFits", tryFits},
 	{"ShareTry/IsRefusedAtOnceBehindOthers", tryBehindOthers},
@@ -78,8 +78,8 @@ func tryAsksAll(t *test) {
 	require.Equal(t, a.asked(0, c.again), b.asked(0, c.again), "both messages are of the same try")
 }
 
-// Units that a session gives back when it tries go to the waiter before it. That waiter then has units, and is asked like
-// all other holders.
+// Units that a session gives back when it tries go to the waiter that came before it. Then this waiter has units, and is asked
+// like all other holders.
 func tryAsksServed(t *test) {
 	s := t.sharers(2)
 	a, b := s[0], s[1]
@@ -107,7 +107,7 @@ func tryAsksAgain(t *test) {
 	})
 }
 
-// forget forgets what the messages about a name have told the session.
+// forget forgets what the messages about a name have said.
 func (m *shareMail) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,7 +129,7 @@ func tryAllAnswered(t *test) {
 	require.Equal(t, 2, c.unitsOf(b))
 }
 
-// A message may be lost, so replies say the same.
+// Replies have the same information as messages, because a message may be lost.
 func tryInReplies(t *test) {
 	s := t.sharers(3)
 	a, b, c := s[0], s[1], s[2]
@@ -157,8 +157,8 @@ func tryInTheWay(t *test) {
 	c.refused(0)
 }
 
-// triedByFourth returns three sessions that have 3 of 10 permits each, the first with the given changes, and a fourth
-// session that tries to get at least 5. order is the number of its try.
+// triedByFourth returns three sessions that have 3 of 10 permits each, and a fourth session that tries to get at least 5. The
+// first session's request has the given changes. order is the number of the fourth session's try.
 func (t *test) triedByFourth(changes ...shareWith) (a, b, c, d *sharer, order uint64) {
 	t.Helper()
 	s := t.sharers(4)
@@ -210,7 +210,7 @@ func tryAnswersTwice(t *test) {
 	d.refused(0)
 }
 
-// A copy that was sent before the session was asked says nothing about the units in use now.
+// A copy that was sent before the session was asked shows nothing about the units that are in use now.
 func tryCopyIsNoAnswer(t *test) {
 	a := t.readers(1)[0]
 	c := t.sharers(1)[0]
@@ -286,7 +286,8 @@ func tryPatience(t *test) {
 	require.False(t, b.again().Placed)
 }
 
-// A try leaves the holders more than a session that has waited before it did, and then than one that waits behind it.
+// A try leaves the holders more units than a session that began to wait before the try, and more than a session that later
+// waits behind the try.
 func tryEndsBefore(t *test) {
 	s := t.sharers(5)
 	a, before, b, behind := s[0], s[1], s[2], s[3]

@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Releases after which the lock stays taken for a time.
+// Cases about releases after which the lock stays taken for a time.
 var staysCases = []testCase{
 	{"Stays/TheLockIsNobodys", staysNobodys},
 	{"Stays/ItEnds", staysEnds},
@@ -20,13 +20,13 @@ var staysCases = []testCase{
 	{"Stays/TheOwnerHasNothingToResume", staysNotResumed},
 }
 
-// stays releases an epoch, and has the lock stay taken for a time.
+// stays releases an epoch, and makes the lock stay taken for d.
 func (r *remote) stays(epoch uint64, d time.Duration) backend.ReleaseResult {
 	r.t.Helper()
 	return r.send(backend.ReleaseRequest{Epoch: epoch, StaysUntil: time.Now().Add(d)})
 }
 
-// unlocked requires that the lock stays taken though the session has released it.
+// unlocked requires that the lock stays taken although the session has released it.
 func (s *session) unlocked(epoch uint64) backend.State {
 	s.t.Helper()
 	st := s.has(epoch)

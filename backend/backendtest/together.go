@@ -19,8 +19,8 @@ var togetherCases = []testCase{
 	{"Together/ALockIsTakenOnce", aLockIsTakenOnce},
 }
 
-// Some sessions contend for some locks, each with one goroutine per lock: a session has at most one attempt per lock
-// under way, and all its goroutines use its Conn.
+// Several sessions contend for several locks. Each session has one goroutine for each lock, so it has at most one attempt for a
+// lock under way. All goroutines of a session use its Conn.
 func oneHolderAtATime(t *test) {
 	const sessions, locks, sections = 4, 3, 40
 	sites := make([]site, locks)
@@ -47,17 +47,17 @@ func oneHolderAtATime(t *test) {
 	}
 }
 
-// A site is a critical section that a lock protects: it counts the goroutines inside, and keeps the highest token.
+// A site is a critical section that a lock protects. It counts the goroutines inside, and keeps the highest token.
 type site struct {
 	inside  atomic.Int64
 	token   atomic.Uint64
 	entries atomic.Int64
 }
 
-// section takes the lock, enters and leaves the site, and releases the lock. It returns false if that failed. It runs
+// section takes the lock, enters and leaves the site, and releases the lock. It returns false if one of these failed. It runs
 // on a goroutine of its own, where require must not be used.
 func (s *session) section(r *remote, epoch uint64, at *site) bool {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 3*limit) // the wait for other sessions included
+	ctx, cancel := context.WithTimeout(s.t.Context(), 3*limit) // this includes the wait for other sessions
 	defer cancel()
 	token, err := r.lock(ctx, s.mail, epoch)
 	if !assert.NoError(s.t, err) {
@@ -66,7 +66,7 @@ func (s *session) section(r *remote, epoch uint64, at *site) bool {
 	ok := assert.EqualValues(s.t, 1, at.inside.Add(1), "holders inside")
 	ok = assert.Greater(s.t, uint64(token), at.token.Swap(uint64(token)), "tokens") && ok
 	if epoch%4 == 0 {
-		linger(ctx) // so that others begin to wait, or would get in
+		linger(ctx) // so that other sessions begin to wait, or would get in
 	}
 	st, err := r.raw.Inspect(ctx)
 	ok = assert.NoError(s.t, err) && assert.Equal(s.t, s.id, st.Session) && assert.Equal(s.t, token, st.Token) && ok
@@ -86,7 +86,7 @@ func linger(ctx context.Context) {
 	}
 }
 
-// lock waits for the lock as a session does: parked until the message comes, with heartbeats.
+// lock waits for the lock as a session does: it is parked until the message comes, and sends heartbeats.
 func (r *remote) lock(ctx context.Context, mail *mailbox, epoch uint64) (backend.Token, error) {
 	const heartbeat = 200 * time.Millisecond
 	for {
@@ -105,7 +105,7 @@ func (r *remote) lock(ctx context.Context, mail *mailbox, epoch uint64) (backend
 	}
 }
 
-// Many sessions try to take a free lock in the same moment.
+// Many sessions try at the same moment to take a free lock.
 func aLockIsTakenOnce(t *test) {
 	const sessions, rounds = 6, 20
 	var all []*session

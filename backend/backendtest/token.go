@@ -9,7 +9,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Fencing tokens.
+// Cases about fencing tokens.
 var tokenCases = []testCase{
 	{"Token/RisesWithEveryHolder", tokenRises},
 	{"Token/RisesOverExpiry", tokenRisesOverExpiry},
@@ -118,7 +118,7 @@ func tokenTailOfAnother(t *test) {
 	first := a.take(1, tokens(size))
 	second := a.take(2, tokens(size), seen(first.Last+3_000_000))
 	a.send(backend.ReleaseRequest{Epoch: 1, Used: second.First + 9}) // this release is late
-	a.send(backend.ReleaseRequest{Epoch: 3, Used: second.First + 9}) // not the block's epoch
+	a.send(backend.ReleaseRequest{Epoch: 3, Used: second.First + 9}) // a release of another epoch than the block's
 	third := b.take(1)
 	require.Greater(t, third.First, second.Last)
 	b.release(1)
@@ -126,10 +126,10 @@ func tokenTailOfAnother(t *test) {
 	require.Greater(t, b.take(2).First, third.Last)
 }
 
-// A server that forgot everything has only its clock. So blocks do not reach far beyond the clock, however many are
+// A server that forgot everything has only its clock. So blocks of tokens must not reach far beyond the clock, even if many are
 // taken in a short time.
 func tokenBlocksEnd(t *test) {
-	const size, most = 1 << 16, 10_000_000 // a number of tokens; as microseconds it is ten seconds
+	const size, most = 1 << 16, 10_000_000 // a number of tokens, and a number of microseconds: ten seconds
 	a := t.connect()
 	began := time.Now()
 	first := a.take(1, tokens(size))
@@ -143,8 +143,8 @@ func tokenBlocksEnd(t *test) {
 	require.LessOrEqual(t, last-first.First, backend.Token(most+time.Since(began).Microseconds()))
 }
 
-// The server accepts the token that a session claims to have seen only within a bound from the clock. Otherwise one
-// forged message could use up all tokens.
+// A session claims to have seen a token. The server accepts the claim only if the token is near the clock. Otherwise one forged
+// message could use up all tokens.
 func tokenForged(t *test) {
 	a, b, _ := t.connect3()
 	before := a.take(1).First
@@ -174,7 +174,7 @@ func refusedFor(t *test, s *session, epoch uint64, changes ...with) {
 	require.True(t, backend.Refused(err), "%v", err)
 }
 
-// Each reply about a hold has the first token of its block, or none.
+// A reply about a hold has either the first token of the hold's block, or no token.
 func tokenOfReplies(t *test) {
 	a := t.connect()
 	for epoch := uint64(1); epoch <= 3; epoch++ {

@@ -6,8 +6,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Cases about the message to a session that may have a lock which it does not need. Like all messages it may be lost,
-// so the cases repeat the command that causes it until it has come.
+// Cases about the message to a session that may have a lock without needing it. The message may be lost, so the cases repeat
+// the command that causes it until it has come.
 var wantedCases = []testCase{
 	{"Wanted/IsSentWhenAnotherQueues", wantedByAQueuer},
 	{"Wanted/IsSentAtEachHeartbeat", wantedAtEachHeartbeat},
@@ -26,11 +26,11 @@ var wantedCases = []testCase{
 	{"Watch/AGrantThatIsWatchedIsAccepted", watchGrant},
 }
 
-// lingering makes an attempt one of LingeringOwner: its session may have the lock without needing it.
+// lingering makes an attempt one of LingeringOwner. The attempt's session may have the lock without needing it.
 var lingering = owner(backend.LingeringOwner)
 
-// askedFor waits for the message that another session wants the lock that epoch has. The function again causes such a
-// message: askedFor calls it, time after time, until the message has come.
+// askedFor waits for the message that another session wants the lock that epoch has. Calling again causes such a message:
+// askedFor calls it repeatedly until the message has come.
 func (s *session) askedFor(epoch uint64, again func()) {
 	s.t.Helper()
 	s.t.eventually("the holder is asked for its lock", func() bool {
@@ -119,7 +119,7 @@ func (r *remote) watch(epoch uint64) backend.WatchReply {
 	return reply
 }
 
-// watched watches a hold, which must exist, and for which no session may wait.
+// watched watches a hold, which must exist. No session may wait for the lock.
 func (r *remote) watched(epoch uint64) {
 	r.t.Helper()
 	require.Equal(r.t, backend.WatchReply{}, r.watch(epoch))
@@ -130,7 +130,7 @@ func watchReports(t *test) {
 	a.take(5, lease(medium))
 	a.watched(5)
 	a.watched(5)
-	a.take(5, lease(long)) // a copy, with a longer lease: what is kept of the watch must last as long
+	a.take(5, lease(long)) // a copy, with a longer lease: the server must keep the watch for as long
 	a.askedFor(5, func() { b.wait(1) })
 	a.has(5)
 }
@@ -163,8 +163,8 @@ func watchIgnoresTries(t *test) {
 	a.nothingAsked(5, c)
 }
 
-// nothingAsked requires that this session was not asked for the lock. It first passes the lock to another session and back:
-// earlier messages arrive before the last grant's.
+// nothingAsked requires that this session was not asked for the lock. First it passes the lock to another session and back,
+// because earlier messages arrive before the last grant.
 func (s *session) nothingAsked(epoch uint64, next *session) {
 	s.t.Helper()
 	s.release(epoch)

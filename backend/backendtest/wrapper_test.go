@@ -9,13 +9,13 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// A wrapper is between sessions and their Backend, and its hooks change what passes through it.
+// A wrapper is between sessions and their Backend. Its hooks change what passes through it.
 type wrapper struct {
 	backend.Backend
 	hooks
 }
 
-// hooks are called in place of the functions that they are named for. nil changes nothing.
+// hooks are called in place of the functions whose names they have. A hook that is nil changes nothing.
 type hooks struct {
 	connect func(ctx context.Context, b backend.Backend, session string, to backend.Sink) (backend.Conn, error)
 	bind    func(c backend.Conn, name string) (backend.Remote, error)
@@ -204,7 +204,7 @@ func (r *remote) ForceUnlock(ctx context.Context, notAfter time.Time) (bool, err
 	return r.conn.force(ctx, r, notAfter)
 }
 
-// state is what the Backend itself has.
+// state returns the lock's state in the Backend itself.
 func (r *remote) state() backend.State {
 	st, err := r.Remote.Inspect(context.Background())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// Giving the lock to another session while one's own owners wait.
+// Cases about giving the lock to another session while owners of the own session wait.
 var yieldCases = []testCase{
 	{"Yield/GivesTheLockToTheFirstWaiterAndQueuesUp", yieldGivesTheLock},
 	{"Yield/WithoutQueueLeavesNoPlace", yieldWithoutPlace},

@@ -1,5 +1,5 @@
-// Command fastpath writes the coverage counters of one Lock and one Unlock that nothing contends for, for .ci/fastpath,
-// which builds it with go build -cover.
+// Command fastpath writes the coverage counters of one Lock and one Unlock without contention. .ci/fastpath builds this command
+// with go build -cover.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// windows is how often each call is measured. A count includes what other goroutines of the session do at the same moment;
-// the smallest of the counts has nothing of that.
+// windows is how often each call is measured. A count also has what other goroutines of the session do at the same moment. The
+// smallest count has nothing of that.
 const windows = 20
 
 func main() {
@@ -37,7 +37,7 @@ func run(ctx context.Context, url, folder string) error {
 	}
 	defer func() { _ = session.Close(ctx) }() // the process ends
 	other, lock := session.NewLock("fastpath other"), session.NewLock("fastpath")
-	if err := other.Lock(ctx); err != nil { // so that the watchdog is awake, and this call need not wake it
+	if err := other.Lock(ctx); err != nil { // so that the watchdog is awake, and the measured call need not wake it
 		return err
 	}
 	defer func() { _ = other.Unlock(ctx) }()

@@ -37,7 +37,7 @@ func small() options {
 	return options{processes: 2, producers: 3, consumers: 2, items: 300, capacity: 3, lock: lockRelock, lease: time.Second}
 }
 
-// verify asserts that a job has moved its items, and that workers had to wait.
+// verify asserts that a job has moved all its items, and that workers had to wait.
 func verify(t *testing.T, opts options, r *result) {
 	t.Helper()
 	assert.True(t, r.verdict.clean(), "%+v", r.verdict)
@@ -64,12 +64,12 @@ func TestEveryItemComesThroughOnce(t *testing.T) {
 	assert.LessOrEqual(t, float64(r.cost.Commands), 1.1*float64(4*int64(turns)+2*waits)+100*r.outcome.Took.Seconds())
 }
 
-// A process can be done before it is killed. Then the test tries another job.
+// A process can be done before it is killed. If so, the test tries another job.
 func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Parallel()
 	opts := small()
 	opts.kills = 1
-	opts.items = testsize.Of(1000, 250) // enough that the kill comes before the end
+	opts.items = testsize.Of(1000, 250) // so many that the kill comes before the end
 	if raceEnabled {
 		opts.items = 250
 	}
@@ -85,9 +85,9 @@ func TestAKilledProcessCostsNoItem(t *testing.T) {
 	t.Error("no process was killed in ten jobs")
 }
 
-// Twenty times the program's default job, on a real Redis, while processes are killed. Every item takes a while, so all twenty
-// thousand are moved only with REENTRANT_REDIS, which asks for realistic tests; even then the server is this test's
-// own. Without it a tenth is moved, with as many kills.
+// The test does twenty times the program's default job, on a real Redis, while processes are killed. Every item takes a while,
+// so all twenty thousand are moved only if REENTRANT_REDIS asks for realistic tests. Even then the server is this test's own.
+// Without REENTRANT_REDIS a tenth is moved, with as many kills.
 func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	testsize.FullOnly(t)
 	t.Parallel()
@@ -102,8 +102,8 @@ func TestProcessesAreKilledAllTheWay(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// relay returns an address of this process that leads to another one: if this process stands still, so do the processes
-// that work through it, and a kill that is due does not come too late.
+// relay returns an address of this process that leads to another address. If this process stands still, so do the processes
+// that work through the relay, and a kill that is due does not come too late.
 func relay(t *testing.T, to string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -134,8 +134,8 @@ func pipe(to, from net.Conn) {
 	_ = from.Close()
 }
 
-// Nothing forces two workers to overlap here, but with so many they have never failed to. If a slow machine runs them
-// one after the other, the test tries another job.
+// Nothing forces two workers to overlap here, but with so many workers it has always happened. If a slow machine runs them one
+// after the other, the test tries another job.
 func TestWithoutALockItemsAreLostAndDoubled(t *testing.T) {
 	for range 10 {
 		opts := small()
@@ -180,7 +180,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// A trigger is a writer that calls a function once it has seen a text.
+// A trigger is a writer that calls a function when it has seen the text after.
 type trigger struct {
 	after string
 	do    func()

@@ -30,13 +30,13 @@ type role struct {
 type report struct {
 	Put      int64 // items
 	Taken    int64 //
-	Full     int64 // waits for a signal because the buffer was full
-	Empty    int64 // or empty
-	Lost     int64 // holds that ended before their turn did
-	Commands int64 // sent to Redis: the lock's, and the buffer's scripts
+	Full     int64 // how often a worker waited because the buffer was full
+	Empty    int64 // how often a worker waited because the buffer was empty
+	Lost     int64 // holds that were lost before their turn ended
+	Commands int64 // commands sent to Redis: the lock's, and the buffer's scripts
 }
 
-// Plus adds two reports up.
+// Plus returns the sum of two reports.
 func (r report) Plus(other report) report {
 	return report{
 		Put: r.Put + other.Put, Taken: r.Taken + other.Taken, Full: r.Full + other.Full, Empty: r.Empty + other.Empty,
@@ -72,7 +72,7 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 		s.work)
 }
 
-// work is one worker: the first ones are producers, the others consumers.
+// work is one worker. The first workers are producers, and the others consumers.
 func (w *workplace) work(ctx context.Context, worker int) error {
 	notFull, notEmpty := w.lock.NewCondition("not full"), w.lock.NewCondition("not empty")
 	if worker >= w.role.Producers {

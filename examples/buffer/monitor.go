@@ -18,12 +18,12 @@ const (
 	finished                // it never will: there is no more to do
 )
 
-// A step looks at the buffer, and moves an item if it can. The token is that of the hold under which it runs.
+// A step looks at the buffer, and moves an item if it can. The token is that of the hold under which the step runs.
 type step func(ctx context.Context, token uint64) (outcome, error)
 
 // A turnstile lets one worker at a time make its step.
 type turnstile interface {
-	// turn waits until it can make one step that moves an item, or returns that there is no more to do.
+	// turn waits until the worker can make one step that moves an item. If there is nothing more to do, turn returns false.
 	turn(ctx context.Context, step step) (more bool, err error)
 }
 
@@ -39,10 +39,10 @@ type monitor struct {
 	lock *reentrant.Lock
 	wait *reentrant.Condition
 	wake *reentrant.Condition
-	paid bool // signals of this worker's earlier lives need not be repeated
+	paid bool // the signals of this worker's earlier lives need not be repeated any more
 
-	waits *atomic.Int64 // how often it waited for a signal
-	lost  *atomic.Int64 // how often a hold ended before its turn did
+	waits *atomic.Int64 // how often the worker waited for a signal
+	lost  *atomic.Int64 // how often a hold was lost before its turn ended
 }
 
 func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
@@ -55,14 +55,14 @@ func (m *monitor) turn(ctx context.Context, step step) (more bool, err error) {
 			return err
 		})
 		if done && !errors.Is(err, reentrant.ErrLost) {
-			// An error is Unlock's: Redis did not confirm it. The hold has ended here all the same, after a whole step with
-			// its signal, so no signal is missing. The others get the lock when the lease ends, at the latest.
+			// An error can only be that of Unlock, which Redis did not confirm. The hold has still ended here, after a whole step
+			// with its signal, so no signal is missing. The other workers get the lock when the lease ends, at the latest.
 			return more, nil
 		}
 		if !errors.Is(err, reentrant.ErrLost) && !errors.Is(err, errStale) {
 			return more, err
 		}
-		// The book records whether the step was made: the next look shows it.
+		// The book records whether the step was made, so the next look shows that.
 		m.paid = false
 		m.lost.Add(1)
 		if ctx.Err() != nil {
@@ -77,7 +77,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 		return false, err
 	}
 	for {
-		token, err := m.lock.Token(ctx) // each wait ends with a hold of its own
+		token, err := m.lock.Token(ctx) // after each wait the worker has a new hold
 		if err != nil {
 			return false, err
 		}
@@ -88,7 +88,7 @@ func (m *monitor) inside(ctx context.Context, step step) (more bool, err error) 
 		case found == moved:
 			return true, m.wake.Signal(ctx)
 		case found == finished:
-			// The others that wait for the same condition must end too.
+			// The other workers that wait for the same condition must end, too.
 			return false, m.wait.SignalAll(ctx)
 		}
 		m.waits.Add(1)
@@ -113,7 +113,7 @@ func (m *monitor) pay(ctx context.Context) error {
 	return nil
 }
 
-// An openDoor lets every worker in at once. Without a lock there are no signals, so a blocked worker polls.
+// An openDoor lets every worker in at once. Without a lock there are no signals, so a worker that is blocked polls.
 type openDoor struct{}
 
 const lookAgainEvery = time.Millisecond

@@ -17,7 +17,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// newMonitor returns a worker's monitor. For Redis it is a process of its own.
+// newMonitor returns the monitor of a worker that Redis sees as a process of its own.
 func newMonitor(t *testing.T, url, wait, wake string) *monitor {
 	return monitorOf(join(t, url).Session, wait, wake)
 }
@@ -52,8 +52,8 @@ func admit(t *testing.T, url string) *patient {
 	return p
 }
 
-// unsignalled reports whether a worker waits for the patient's condition and has not been signalled. It asks again if
-// Redis does not reply in time, as on a machine that stands still.
+// unsignalled reports whether a worker waits for the patient's condition and has not been signalled. If Redis does not reply in
+// time, for example because the machine stands still, unsignalled asks again.
 func (p *patient) unsignalled(t *testing.T) (waits bool) {
 	for begun := time.Now(); ; {
 		err := p.lock.Do(t.Context(), func(context.Context) (err error) {
@@ -82,7 +82,7 @@ func (p *patient) wakes(t *testing.T) {
 
 func idle(context.Context, uint64) (outcome, error) { return finished, nil }
 
-// One process puts an item and dies before its signal. The process that replaces it finds nothing left to do, but must
+// One process puts an item and dies before it sends the signal. The process that replaces it finds nothing left to do, but must
 // signal the worker that waits for the item.
 func TestTheNextProcessRepeatsTheSignalOfADeadOne(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestTheNextProcessRepeatsTheSignalOfADeadOne(t *testing.T) {
 	consumer.wakes(t)
 }
 
-// If a hold is lost between an item and its signal, or a step comes too late, the worker makes another turn, which
+// If a hold is lost between an item and the item's signal, or a step comes too late, the worker makes another turn. This turn
 // first repeats the signal.
 func TestALostTurnIsMadeUpFor(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestALostTurnIsMadeUpFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := "redis://" + redistest.Start(t).Addr()
 			m := newMonitor(t, url, "not full", "not empty")
-			_, err := m.turn(t.Context(), idle) // pays the signals that are due at the start
+			_, err := m.turn(t.Context(), idle) // sends the signals that are due at the start
 			require.NoError(t, err)
 			consumer := admit(t, url)
 
@@ -183,7 +183,7 @@ func (silentRemote) Release(context.Context, backend.ReleaseRequest) (backend.Re
 	return 0, backend.WithOutcomeUnknown(assert.AnError)
 }
 
-// The step is made, and the hold has ended, whatever Unlock returns.
+// Whatever Unlock returns, the step is made, and the hold has ended.
 func TestATurnEndsWithoutAnAnswerToItsUnlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

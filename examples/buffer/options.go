@@ -18,8 +18,8 @@ const (
 	lockNone   lockMode = "none" // no lock: shows why one is needed
 )
 
-// defaultLease is short, because the others wait for the rest of a killed process's lease; and long enough that
-// a busy machine does not lose a lock that is alive.
+// defaultLease is short, because other workers wait for the rest of a killed process's lease. It is long enough that a live
+// process on a busy machine does not lose the lock.
 const defaultLease = 2 * time.Second
 
 // options describe the job.

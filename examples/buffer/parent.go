@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// move does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
-// result covers the work done until then.
+// move does the whole job and judges the result. The error says why the job could not be finished. If it is
+// [screen.ErrInterrupted], the result covers the work that was done before.
 func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {
@@ -54,7 +54,7 @@ func move(ctx context.Context, opts options, stdout, stderr io.Writer) (*result,
 	}, stopped
 }
 
-// plan is the job for the crew.
+// plan returns the job as its crew needs it.
 func (o options) plan(redis string, stderr io.Writer) crew.Plan[report] {
 	return crew.Plan[report]{
 		Processes: o.processes,

@@ -41,7 +41,7 @@ func text(name string) string {
 	return string(source)
 }
 
-// errStale is the refusal of a step whose hold is over.
+// errStale refuses a step because a later hold has begun.
 var errStale = errors.New("a later hold was here: this one is over")
 
 // A store is the buffer in Redis. Each of its methods that a worker calls is one script.
@@ -81,7 +81,7 @@ func (s *store) run(ctx context.Context, script *rueidis.Lua, keys []string, arg
 	return script.Exec(ctx, s.client, keys, args)
 }
 
-// reason returns the error for a failed operation.
+// reason returns the error for an operation that failed.
 func reason(step string, err error) error {
 	switch answer, ok := rueidis.IsRedisErr(err); {
 	case err == nil:
@@ -92,7 +92,7 @@ func reason(step string, err error) error {
 	return fmt.Errorf("%s: %w", step, err)
 }
 
-// clear removes the buffer. It is called before a job too, because an earlier job may have left one.
+// clear removes the buffer. It is also called before a job, because an earlier job may have left a buffer.
 func (s *store) clear(ctx context.Context) error {
 	err := s.client.Do(ctx, s.client.B().Del().Key(bookKey, itemsKey, takenKey).Build()).Error()
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *store) remains(ctx context.Context) (r remains, err error) {
 	return r, nil
 }
 
-// stamp formats a token as the scripts take it.
+// stamp formats a token for the scripts.
 func stamp(token uint64) string {
 	return strconv.FormatUint(token, 10)
 }

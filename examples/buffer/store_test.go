@@ -14,14 +14,14 @@ import (
 	"github.com/relock-go/relock/examples/internal/deployment"
 )
 
-// each runs a test on the embedded Redis and on a real one. The test gets its URL.
+// each runs a test on the embedded Redis and on a real one. The test gets the URL of the Redis.
 func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("embedded", func(t *testing.T) { test(t, "redis://"+redistest.Start(t).Addr()) })
 	t.Run("redis", func(t *testing.T) { test(t, redisserver.Start(t).URL()) })
 }
 
-// join connects a process. None of its holds ends while the machine stands still, not even one that was pushed to it
-// and has not been renewed yet.
+// join connects a process. None of the process's holds ends while the machine stands still, not even a hold that was pushed to
+// the process and has not been renewed yet.
 func join(t *testing.T, url string) *deployment.Member {
 	t.Helper()
 	member, err := deployment.Join(url, reentrant.WithLease(time.Minute), reentrant.WithHeartbeat(10*time.Second))
@@ -58,7 +58,7 @@ func TestAStepMovesAnItemAndRecordsItsWorker(t *testing.T) {
 	})
 }
 
-// Once a hold has looked, all earlier holds are refused, so what it saw stays true until its own step.
+// When a hold has looked at the buffer, all earlier holds are refused. So what it saw stays true until its own step.
 func TestAnEarlierHoldChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, ctx := &store{client: join(t, url).Client}, t.Context()

@@ -5,17 +5,17 @@ type remains struct {
 	taken   []record // in the order in which they were taken
 	left    int64    // items still in the buffer
 	made    int64    // items that were put
-	fullest int64    // most items that ever were in it
+	fullest int64    // the largest number of items that were in the buffer at once
 }
 
 // A verdict is the result of checking the remains.
 type verdict struct {
 	items    int64            // different items that were taken
 	lost     int64            // items that no consumer took
-	doubled  int64            // times that an item was taken again
-	disorder int64            // times that an item came after a later one of the same producer
+	doubled  int64            // how often an item was taken again
+	disorder int64            // how often an item came after a later item of the same producer
 	left     int64            // items still in the buffer
-	overfull int64            // items by which the buffer was too full at worst
+	overfull int64            // by how many items the buffer was too full at worst
 	shares   map[string]int64 // items by the process that took them
 }
 

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// A producer puts its items into the buffer, in order. Of n producers, the one with number k has the items k+1, k+1+n,
-// k+1+2n, …, so together they have each once.
+// A producer puts its items into the buffer, in order. Of n producers, the one with number k has the items k+1, k+1+n, k+1+2n,
+// …, so each item has exactly one producer.
 type producer struct {
 	number    int
 	producers int
-	items     int64 // all, of all producers
+	items     int64 // the number of items of all producers
 	capacity  int64
 	store     *store
 	did       *tally
 }
 
-// step puts the next item. Redis has the producer's progress, and changes it in one step together with the buffer. So
-// the process keeps no state that a SIGKILL could destroy.
+// step puts the next item. Redis keeps the producer's progress, and changes it in one step together with the buffer. So the
+// process keeps no state that a SIGKILL could destroy.
 func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 	now, err := p.store.look(ctx, token, p.number)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 	}
 	item := int64(p.number) + 1 + now.made*int64(p.producers)
 	switch {
-	case item > p.items || now.taken >= p.items: // the second only where the lock fails: no consumer takes any more
+	case item > p.items || now.taken >= p.items: // the second is true only if the lock fails: then no consumer takes any more
 		return finished, nil
 	case now.length >= p.capacity:
 		return blocked, nil
@@ -40,12 +40,12 @@ func (p producer) step(ctx context.Context, token uint64) (outcome, error) {
 // A consumer takes items of any producer out of the buffer.
 type consumer struct {
 	process string
-	items   int64 // all there will be
+	items   int64 // the number of items that there will be
 	store   *store
 	did     *tally
 }
 
-// step takes the first item: it looks which one that is, and then moves it to those taken.
+// step takes the first item. It first looks which item that is, and then moves the item to those that were taken.
 func (c consumer) step(ctx context.Context, token uint64) (outcome, error) {
 	now, err := c.store.look(ctx, token, 0)
 	switch {
@@ -66,8 +66,8 @@ func (c consumer) step(ctx context.Context, token uint64) (outcome, error) {
 // tally counts what a process's workers do.
 type tally struct {
 	put, taken atomic.Int64
-	idle       struct{ full, empty atomic.Int64 } // waits because the buffer was so
-	lost       atomic.Int64                       // holds
+	idle       struct{ full, empty atomic.Int64 } // how often a worker waited because the buffer was full, or empty
+	lost       atomic.Int64                       // holds that were lost
 }
 
 // repeat makes a worker's steps until there is no more to do.

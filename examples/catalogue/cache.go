@@ -19,11 +19,11 @@ type list struct {
 // A cache is a process's copy of the price list.
 type cache struct {
 	store   *store
-	loading sync.Mutex // one worker loads at a time; the others then find what it loaded
+	loading sync.Mutex // one worker loads at a time; other workers then find what it loaded
 	latest  atomic.Pointer[list]
 }
 
-// get returns the latest list if it is good, and otherwise loads one with the given version.
+// get returns the latest list if the list is good. Otherwise it loads the list, with the given version.
 func (c *cache) get(ctx context.Context, version reentrant.Token, good func(*list) bool) (*list, error) {
 	if l := c.latest.Load(); l != nil && good(l) {
 		return l, nil

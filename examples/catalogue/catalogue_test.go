@@ -46,9 +46,9 @@ func TestNoPriceIsStale(t *testing.T) {
 	assert.NotZero(t, result.sample.Total.Reads)
 }
 
-// A process can be done before it is killed. Then the test tries another job.
+// A process can be done before it is killed. If so, the test tries another job.
 func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
-	testsize.FullOnly(t) // the others wait for a lease of six seconds
+	testsize.FullOnly(t) // the other processes wait for a lease of six seconds
 	t.Parallel()
 	opts := small()
 	opts.kills, opts.lease = 1, defaultLease
@@ -64,7 +64,7 @@ func TestAKilledProcessMakesNoPriceStale(t *testing.T) {
 	t.Error("no process was killed in ten jobs")
 }
 
-// Nothing forces a price to change while a process trusts its cache, but so far one always has. If a slow machine
+// Nothing forces a price to change while a process trusts its cache, but so far this has always happened. If a slow machine
 // prevents it, the test tries another job.
 func TestWithoutALockPricesAreStale(t *testing.T) {
 	for range 10 {

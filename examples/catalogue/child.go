@@ -33,13 +33,13 @@ type report struct {
 	Reads    int64 // prices served
 	Writes   int64 // prices changed
 	Checks   int64 // prices compared with their row
-	Stale    int64 // of these, prices that were not the row's
+	Stale    int64 // how many of these were not the row's prices
 	Queries  int64 // SQL queries for prices to serve
-	Lost     int64 // holds that ended before their work did
+	Lost     int64 // holds that were lost before their work ended
 	Commands uint64
 }
 
-// Plus adds two reports up.
+// Plus returns the sum of two reports.
 func (r report) Plus(o report) report {
 	return report{
 		Reads: r.Reads + o.Reads, Writes: r.Writes + o.Writes, Checks: r.Checks + o.Checks, Stale: r.Stale + o.Stale,
@@ -74,7 +74,7 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 		func(ctx context.Context, _ int) error { return r.work(ctx, shop, counts) })
 }
 
-// open opens the shop. The session is nil without a lock.
+// open opens the shop. Without a lock the session is nil.
 func (r role) open(prices *store) (shop, *reentrant.Session, func(context.Context), error) {
 	switch r.Lock {
 	case lockNone:
@@ -96,7 +96,7 @@ func (r role) open(prices *store) (shop, *reentrant.Session, func(context.Contex
 	return &lockedShop{member.Session.NewRWLock(lockName), &cache{store: prices}, prices}, member.Session, hangUp, nil
 }
 
-// work is a worker: it serves prices, and changes one now and then.
+// work is a worker. It serves prices, and from time to time changes one.
 func (r role) work(ctx context.Context, shop shop, counts *tally) error {
 	for n := 1; n <= r.Reads; n++ {
 		check := n%r.CheckEvery == 0
@@ -106,7 +106,7 @@ func (r role) work(ctx context.Context, shop shop, counts *tally) error {
 			counts.writes.Add(1)
 		}
 		switch {
-		case errors.Is(err, reentrant.ErrLost): // whatever was served is not relied on
+		case errors.Is(err, reentrant.ErrLost): // a price that was served under this hold does not count
 			counts.lost.Add(1)
 			continue
 		case err != nil:

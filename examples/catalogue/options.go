@@ -15,12 +15,12 @@ type lockMode string
 
 const (
 	lockRelock lockMode = "relock" // by the Version of an RWLock
-	lockNone   lockMode = "none"   // it does not: it believes a cache for a while
-	lockSQL    lockMode = "sql"    // it has no cache: every price is read from the database
+	lockNone   lockMode = "none"   // no check: a worker trusts a cache for a while
+	lockSQL    lockMode = "sql"    // no cache: every price is read from the database
 )
 
-// defaultLease is short, because the others wait for the rest of a killed writer's lease; and longer than a busy
-// machine stands still.
+// defaultLease is short, because other workers wait for the rest of a killed writer's lease. It is longer than a busy machine
+// stands still.
 const defaultLease = 6 * time.Second
 
 // options describe the job.

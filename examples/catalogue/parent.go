@@ -13,11 +13,11 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// sampleShare is the part of the reads that are first done without a cache, for comparison.
+// sampleShare says which part of the reads is first done without a cache, for comparison: one in sampleShare.
 const sampleShare = 20
 
-// serve does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted] the
-// result covers the work done until then.
+// serve does the whole job and judges the result. The error says why the job could not be finished. If it is
+// [screen.ErrInterrupted], the result covers the work that was done before.
 func serve(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	folder, err := os.MkdirTemp("", "catalogue-")
 	if err != nil {
@@ -70,7 +70,7 @@ func createStore(ctx context.Context, path string, items int) error {
 	return errors.Join(prices.create(ctx, items), prices.close())
 }
 
-// plan is the job for the crew.
+// plan returns the job as its crew needs it.
 func (o options) plan(redis, path string) crew.Plan[report] {
 	workers := o.processes * o.workers
 	return crew.Plan[report]{

@@ -14,13 +14,14 @@ const lockName = "catalogue"
 
 // A shop serves prices and changes them.
 type shop interface {
-	// serve serves the price of an item. With check it also compares it with the row, and reports whether it was stale.
+	// serve serves the price of an item. If check is true, it also compares the price with the row, and reports whether the
+	// price was stale.
 	serve(ctx context.Context, item int, check bool) (stale bool, err error)
 	// change changes the price of an item.
 	change(ctx context.Context, item int, cents int64) error
 }
 
-// lockedShop uses its cache as long as the version of the lock is the cache's.
+// lockedShop uses its cache for as long as the cache has the version of the lock.
 type lockedShop struct {
 	lock  *reentrant.RWLock
 	cache *cache
@@ -57,7 +58,7 @@ func (s *lockedShop) change(ctx context.Context, item int, cents int64) error {
 // believeFor is how long a cache is used without a lock.
 const believeFor = 100 * time.Millisecond
 
-// hopefulShop uses its cache for a while without a check.
+// hopefulShop uses its cache for a while without checking it.
 type hopefulShop struct {
 	cache *cache
 	store *store

@@ -19,7 +19,7 @@ type price struct {
 // A store is the price list in the database. Every statement is committed on its own.
 type store struct {
 	db      *sql.DB
-	queries atomic.Int64 // for prices to serve; those that check a price are not counted
+	queries atomic.Int64 // queries for prices to serve; queries that check a price are not counted
 
 	listStmt, rowStmt, setStmt, raiseStmt *sql.Stmt
 }
@@ -41,7 +41,7 @@ func openStore(ctx context.Context, path string, connections int) (*store, error
 	return &store{db: db}, db.PingContext(ctx)
 }
 
-// create makes the price list, with prices that no later change can have.
+// create makes the price list. No later change can have one of its prices.
 func (s *store) create(ctx context.Context, items int) error {
 	statements := []string{
 		`CREATE TABLE price (item INT NOT NULL PRIMARY KEY, cents BIGINT NOT NULL, token BIGINT NOT NULL)`,
@@ -56,7 +56,7 @@ func (s *store) create(ctx context.Context, items int) error {
 	return nil
 }
 
-// prepare readies the statements, so that each costs one round trip.
+// prepare prepares the statements, so that each of them costs one round trip.
 func (s *store) prepare(ctx context.Context) error {
 	for stmt, text := range map[**sql.Stmt]string{
 		&s.listStmt:  `SELECT cents, token FROM price ORDER BY item`,
@@ -103,7 +103,7 @@ func (s *store) row(ctx context.Context, item int) (p price, err error) {
 	return p, nil
 }
 
-// set changes a price under a token. A price that was changed under a higher token stays as it is.
+// set changes a price under a token. If the price was changed under a higher token, it stays as it is.
 func (s *store) set(ctx context.Context, item int, p price) error {
 	if _, err := s.setStmt.ExecContext(ctx, p.cents, p.token, item, p.token); err != nil {
 		return fmt.Errorf("change the price of item %d: %w", item, err)
@@ -111,7 +111,7 @@ func (s *store) set(ctx context.Context, item int, p price) error {
 	return nil
 }
 
-// raise changes a price where there are no tokens.
+// raise changes a price if there are no tokens.
 func (s *store) raise(ctx context.Context, item int, cents int64) error {
 	if _, err := s.raiseStmt.ExecContext(ctx, cents, item); err != nil {
 		return fmt.Errorf("change the price of item %d: %w", item, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// process opens a session, which stands for a process. Its leases outlast every wait in these tests. So does the first
-// lease of a lock that is pushed to a waiter: three heartbeats, which is as long here. Its commands get a reply even if
-// the machine stands still for a while.
+// process opens a session, which stands for a process. Its leases outlast every wait in these tests. The first lease of a lock
+// that is pushed to a waiter is three heartbeats, which is equally long here. The session's commands get a reply even if the
+// machine stands still for a while.
 func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	t.Helper()
 	session, err := reentrant.NewSession(unhurried{server.Backend()}, reentrant.WithLease(time.Minute),
@@ -32,8 +32,8 @@ func process(t *testing.T, server *redistest.Server) *reentrant.Session {
 	return session
 }
 
-// unhurried gives commands more time. A session gives each at most two seconds. Calls that ask only once (TryLock,
-// Inspect, Verify, ForceUnlock, and the releases of Close) would fail on a machine that stands still for longer.
+// unhurried gives commands more time. A session gives each command at most two seconds. If a machine stands still for longer,
+// calls that ask only once would fail: TryLock, Inspect, Verify, ForceUnlock, and the releases of Close.
 type unhurried struct{ backend.Backend }
 
 func (u unhurried) Connect(ctx context.Context, session string, sink backend.Sink) (backend.Conn, error) {
@@ -54,7 +54,7 @@ func (u unhurriedConn) Bind(name string) (backend.Remote, error) {
 	return unhurriedRemote{remote.(movable)}, nil
 }
 
-// Renew passes the backend's own locks to it. A renewal that is not done in time is repeated.
+// Renew gives the backend its own locks. A renewal that is not done in time is repeated.
 func (u unhurriedConn) Renew(ctx context.Context, renewals []backend.Renewal) {
 	for i := range renewals {
 		renewals[i].Remote = renewals[i].Remote.(unhurriedRemote).movable
@@ -88,12 +88,12 @@ func (u unhurriedRemote) ForceUnlock(ctx context.Context, _ time.Time) (bool, er
 	return u.movable.ForceUnlock(timeless{ctx}, time.Now().Add(time.Hour))
 }
 
-// The context of a Release ends only when its time is over, so here it has no end.
+// The context of a Release ends only when its time is over, so Release runs under a context without an end.
 func (u unhurriedRemote) Release(ctx context.Context, req backend.ReleaseRequest) (backend.ReleaseResult, error) {
 	return u.movable.Release(context.WithoutCancel(ctx), req)
 }
 
-// A timeless context hides its deadline, and still ends at it.
+// A timeless context hides its deadline, but still ends when the deadline passes.
 type timeless struct{ context.Context }
 
 func (timeless) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -129,8 +129,8 @@ func waiting(t *testing.T, session *reentrant.Session, name string, sessions int
 	})
 }
 
-// given waits until a lock is free that a session gave up at its end. A Close whose context has ended waits for a second
-// only; the rest is done in the background.
+// given waits until a lock is free that a session gave up when it was closed. If the context of Close has ended, Close waits
+// only for a second, and the rest is done in the background.
 func given(t *testing.T, lock *reentrant.Lock) {
 	t.Helper()
 	eventually(t, "what was held is given up", func() bool {

@@ -18,7 +18,7 @@ type role struct {
 	Workers int
 	Keys    int64
 	IDs     idMode
-	Nodes   int // how many node numbers there are, with IDs snowflake
+	Nodes   int // with IDs snowflake: how many node numbers there are
 	Lock    lockMode
 	Lease   time.Duration
 	Turn    time.Duration
@@ -29,12 +29,12 @@ type role struct {
 // A report is what a child has done since it started.
 type report struct {
 	Keys     int64  // numbers recorded
-	Adopted  int64  // of these, numbers whose first holder died before it recorded them
-	Lost     int64  // holds that ended before their step did
+	Adopted  int64  // how many of these have a first holder that died before it recorded them
+	Lost     int64  // holds that were lost before their step ended
 	Commands uint64 // commands sent to Redis
 }
 
-// Plus adds two reports up.
+// Plus returns the sum of two reports.
 func (r report) Plus(other report) report {
 	return report{
 		Keys: r.Keys + other.Keys, Adopted: r.Adopted + other.Adopted, Lost: r.Lost + other.Lost,
@@ -69,7 +69,7 @@ func (r role) play(ctx context.Context, line *crew.Line[report]) error {
 		func(ctx context.Context, _ int) error { return run(ctx) })
 }
 
-// worker returns the function of a worker. Without a lock there is no member.
+// worker returns the function of a worker. Without a lock member is nil.
 func (r role) worker(member *deployment.Member, table *database, counts *tally) func(ctx context.Context) error {
 	if r.IDs == idsSnowflake {
 		d := drawer{server: r.Server, join: joinNothing, time: localTime, table: table, tally: counts}
@@ -118,7 +118,7 @@ func (r role) join() (*deployment.Member, func(context.Context), error) {
 	}, nil
 }
 
-// report reads the counters, and those of the session if there is one.
+// report reads the counters, and if there is a session, the session's counters.
 func (t *tally) report(member *deployment.Member) report {
 	r := report{Keys: t.keys.Load(), Adopted: t.adopted.Load(), Lost: t.lost.Load()}
 	if member != nil {
@@ -127,8 +127,8 @@ func (t *tally) report(member *deployment.Member) report {
 	return r
 }
 
-// options are those of the session. A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is
-// renewed: as long as any other, see defaultLease.
+// options returns the options of the session. A lock that is pushed to a waiter has a lease of three heartbeats until it is
+// renewed. Here this is as long as any other lease: see defaultLease.
 func (r role) options() []reentrant.Option {
 	opts := []reentrant.Option{
 		reentrant.WithLease(r.Lease), reentrant.WithHeartbeat(r.Lease / 3), reentrant.WithTurn(0, r.Turn),

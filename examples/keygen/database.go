@@ -14,7 +14,7 @@ import (
 type record struct {
 	key    int64
 	server string // the process
-	owner  string // the worker, as the lock knows it
+	owner  string // the worker's name as an owner of the lock
 	token  int64  // fencing token of the hold
 }
 
@@ -26,8 +26,8 @@ type database struct {
 	readStmt, raiseStmt, recordStmt *sql.Stmt
 }
 
-// openDatabase connects, with the given maximum of connections. Each worker runs one statement at a time, so it never
-// needs more connections than workers.
+// openDatabase connects with at most the given number of connections. Each worker runs one statement at a time, so the database
+// never needs more connections than workers.
 func openDatabase(ctx context.Context, src source, connections int) (*database, error) {
 	db, err := sql.Open(src.dialect.driver, src.driver)
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *database) recreate(ctx context.Context) error {
 	return nil
 }
 
-// prepare readies the three statements of a step, so that each costs one round trip.
+// prepare prepares the three statements of a step, so that each of them costs one round trip.
 func (d *database) prepare(ctx context.Context) error {
 	for stmt, text := range map[**sql.Stmt]string{
 		&d.readStmt: `SELECT g."key", (SELECT COUNT(*) FROM key_fetch_record r WHERE r."key" = g."key" - 1)
@@ -79,8 +79,8 @@ func (d *database) prepare(ctx context.Context) error {
 	return nil
 }
 
-// read returns the next number, and whether the one before it has its record. The number 0, which no worker gets,
-// counts as recorded.
+// read returns the next number, and whether the number before it has a record. No worker gets the number 0, so 0 counts as
+// recorded.
 func (d *database) read(ctx context.Context) (next int64, recorded bool, err error) {
 	var records int64
 	if err := d.readStmt.QueryRowContext(ctx).Scan(&next, &records); err != nil {
@@ -105,7 +105,7 @@ func (d *database) record(ctx context.Context, r record) error {
 	return nil
 }
 
-// records returns all records in the order of their numbers, equal numbers in the order of their tokens.
+// records returns all records in the order of their numbers. Records of equal numbers are in the order of their tokens.
 func (d *database) records(ctx context.Context) ([]record, error) {
 	rows, err := d.db.QueryContext(ctx, d.dialect.sql(
 		`SELECT "key", server, owner, token FROM key_fetch_record ORDER BY "key", token`))

@@ -25,8 +25,8 @@ type dialect struct {
 var (
 	sqliteDialect   = dialect{name: "SQLite", driver: "sqlite", quote: `"`}
 	postgresDialect = dialect{name: "PostgreSQL", driver: "pgx", quote: `"`, numbered: true}
-	// A transactional engine, whatever the server's default is: the effect of a statement must be visible to all or not
-	// at all.
+	// The engine is transactional, whatever the server's default is: other sessions must see either the whole effect of a
+	// statement or nothing of it.
 	mysqlDialect = dialect{name: "MySQL", driver: "mysql", quote: "`", suffix: " ENGINE=InnoDB"}
 )
 
@@ -53,7 +53,7 @@ func (d dialect) sql(statement string) string {
 type source struct {
 	dialect dialect
 	url     string // what parseSource reads, with nothing left open: a child is given this
-	driver  string // the same as its driver wants it
+	driver  string // the same in the driver's form
 	shown   string // the same for people, without the password
 }
 
@@ -111,7 +111,7 @@ func mysqlDriverSource(text string) (source, error) {
 	return source{dialect: mysqlDialect, url: text, driver: text, shown: dsn.Shown(config)}, nil
 }
 
-// mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
+// mysqlSource turns a URL into the form that the MySQL driver reads. The query of the URL goes to the driver unchanged.
 func mysqlSource(text string) (source, error) {
 	u, err := dsn.ParseURL(text)
 	if err != nil {

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// small is a job that is quick but keeps two processes busy. Its lease is longer than a machine may stand still: see
-// defaultLease.
+// small is a job that is quick but keeps two processes busy. As defaultLease explains, its lease is longer than a machine may
+// stand still.
 func small(t *testing.T) options {
 	t.Helper()
 	return options{
@@ -67,14 +67,14 @@ func TestEveryHolderIsKnownToRedis(t *testing.T) {
 	assert.GreaterOrEqual(t, result.cost.Commands, int64(opts.keys), "a hold costs at least one command")
 }
 
-// A process can be done before it is killed. Then the test tries another job.
+// A process can be done before it is killed. If so, the test tries another job.
 func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	testsize.FullOnly(t) // the others wait for a lease of ten seconds
 	t.Parallel()
 	for range 10 {
 		opts := small(t)
 		opts.kills = 1
-		opts.keys = 1000 // enough that the kill comes before the end
+		opts.keys = 1000 // so many that the kill comes before the end
 		opts.lease = defaultLease
 		result, err := generate(t.Context(), opts, io.Discard, t.Output())
 		require.NoError(t, err)
@@ -88,8 +88,8 @@ func TestAKilledProcessCostsNoNumber(t *testing.T) {
 	t.Error("no process was killed in ten jobs")
 }
 
-// Nothing forces two workers to overlap here, but with so many they have never failed to. If a slow machine runs them
-// one after the other, the test tries another job.
+// Nothing forces two workers to overlap here, but with so many workers it has always happened. If a slow machine runs them one
+// after the other, the test tries another job.
 func TestWithoutALockThereAreDuplicates(t *testing.T) {
 	for range 10 {
 		opts := small(t)
@@ -104,7 +104,7 @@ func TestWithoutALockThereAreDuplicates(t *testing.T) {
 	t.Error("no duplicates in ten jobs without a lock")
 }
 
-// A process can be done before it is killed. Then the test tries another job.
+// A process can be done before it is killed. If so, the test tries another job.
 func TestNoIDIsDrawnTwice(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -172,7 +172,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// The default database is a file in a new folder, which is deleted at the end, also after a job that failed.
+// The default database is a file in a new folder. The folder is deleted at the end, even after a job that failed.
 func TestTheDefaultDatabaseIsDeletedAtTheEnd(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
@@ -192,7 +192,7 @@ func assertEmpty(t *testing.T, folder string) {
 	assert.Empty(t, files)
 }
 
-// A MySQL address in the form of Go's driver used to be taken for the name of a file, and printed.
+// An earlier version took a MySQL address in the form of Go's driver for the name of a file, and printed it.
 func TestNoPasswordIsPrinted(t *testing.T) {
 	var output strings.Builder
 	for _, args := range [][]string{
@@ -206,7 +206,7 @@ func TestNoPasswordIsPrinted(t *testing.T) {
 	assert.Contains(t, output.String(), "connect to MySQL at user:xxxxx@tcp(127.0.0.1:1)/x")
 }
 
-// A trigger is a writer that calls a function once it has seen a text.
+// A trigger is a writer that calls a function when it has seen the text after.
 type trigger struct {
 	after string
 	do    func()

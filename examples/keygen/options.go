@@ -30,8 +30,8 @@ const (
 	idsSnowflake idMode = "snowflake" // ids that each worker makes itself, with a node number that no other has
 )
 
-// defaultLease is short, because the others wait for the rest of a killed process's lease; and longer than a busy
-// machine stands still. The tables take no token: a holder that was stopped for longer could hand out a number twice.
+// defaultLease is short, because other workers wait for the rest of a killed process's lease. It is longer than a busy machine
+// stands still. The tables take no token, so a holder that was stopped for longer could hand out a number twice.
 const defaultLease = 10 * time.Second
 
 // options describe the job.
@@ -43,9 +43,9 @@ type options struct {
 	ids       idMode
 	lock      lockMode
 	lease     time.Duration
-	turn      time.Duration // how long a process may hand the lock to its own workers; 0 for the library's default
+	turn      time.Duration // how long a process may hand the lock over among its own workers; 0 for the library's default
 	redis     string        // URL; empty for the embedded server
-	dsn       string        // URL of a server, or path of a SQLite file; empty for one in a fresh folder
+	dsn       string        // URL of a server, or path of a SQLite file; empty for a file in a new folder
 }
 
 const usage = `Keygen hands out the numbers 1, 2, 3 … to the workers of several processes, from a table that nothing but a lock

@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// generate does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted]
-// the result covers the work done until then.
+// generate does the whole job and judges the result. The error says why the job could not be finished. If it is
+// [screen.ErrInterrupted], the result covers the work that was done before.
 func generate(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	src, remove, err := opts.source()
 	if err != nil {
@@ -69,7 +69,7 @@ func (o options) judge(records []record, interrupted bool) verdict {
 	return judge(records, int64(o.keys))
 }
 
-// plan is the job for the crew.
+// plan returns the job as its crew needs it.
 func (o options) plan(redis, dsn string) crew.Plan[report] {
 	return crew.Plan[report]{
 		Processes: o.processes,
@@ -82,15 +82,16 @@ func (o options) plan(redis, dsn string) crew.Plan[report] {
 				Lock: o.lock, Lease: o.lease, Turn: o.turn, Redis: redis, DSN: dsn,
 			}
 		},
-		// Without a lock the number goes back again and again, and might take very long to arrive. As many records as
-		// there should be numbers show enough. Ids have no last one.
+		// Without a lock the number goes back again and again, and may take very long to reach the last one. As many records as
+		// there should be numbers are enough to show that. Ids have no last one.
 		Enough: func(total report) bool {
 			return (o.lock == lockNone || o.ids == idsSnowflake) && total.Keys >= int64(o.keys)
 		},
 	}
 }
 
-// source is the database to use, by default a file in a fresh folder. The caller calls remove when it is done with it.
+// source returns the database to use. By default it is a file in a new folder. The caller must call remove when the database is
+// no longer needed.
 func (o options) source() (src source, remove func(), err error) {
 	if o.dsn != "" {
 		src, err = parseSource(o.dsn)
@@ -105,7 +106,7 @@ func (o options) source() (src source, remove func(), err error) {
 	return src, func() { _ = os.RemoveAll(folder) }, err
 }
 
-// highest is the highest number that was recorded; records are in the order of their numbers.
+// highest returns the highest number that was recorded. The records are in the order of their numbers.
 func highest(records []record) int64 {
 	if len(records) == 0 {
 		return 0

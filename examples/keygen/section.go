@@ -11,21 +11,21 @@ import (
 // lockName is the lock's name, and so its key in Redis: HGETALL keygen shows its holder.
 const lockName = "keygen"
 
-// A hold is one stay in the section.
+// A hold is one stay of a worker in the section.
 type hold struct {
-	owner string // the worker, as the lock knows it
+	owner string // the worker's name as an owner of the lock
 	token int64  // fencing token; 0 without a lock
 }
 
-// A section is what at most one worker of all processes should be in.
+// A section is a place in which only one worker of all processes should be at a time.
 type section interface {
-	// do runs fn in the section. fn's context ends with the hold.
+	// do runs fn in the section. The context of fn ends with the hold.
 	do(ctx context.Context, fn func(ctx context.Context, hold hold) error) error
-	// lost reports whether do's error means that the hold ended before fn did.
+	// lost reports whether an error of do means that the hold ended before fn did.
 	lost(err error) bool
 }
 
-// relockSection is the real one. The owner is the worker's goroutine.
+// relockSection is a section that a lock protects. The lock's owner is the worker's goroutine.
 type relockSection struct{ lock *reentrant.Lock }
 
 func (s relockSection) do(ctx context.Context, fn func(ctx context.Context, hold hold) error) error {

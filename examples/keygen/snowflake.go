@@ -26,10 +26,10 @@ var idEpoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 // nodesName is the semaphore's name; the node numbers are locks whose names begin with it.
 const nodesName = "keygen-nodes"
 
-// A node is a node number that a worker holds: a [reentrant.Slot], or one that every worker has.
+// A node is a node number that a worker holds: either a [reentrant.Slot] or, in an everyNode, a number that all workers have.
 type node interface {
 	Number() int
-	// Token is the number's fencing token. It returns reentrant.ErrLost once the number may be another's.
+	// Token returns the number's fencing token. It returns reentrant.ErrLost if another worker may have the number.
 	Token() (reentrant.Token, error)
 	Release(ctx context.Context) error
 }
@@ -58,13 +58,13 @@ type generator struct {
 	sequence int64     // of the last id in its millisecond
 }
 
-// newGenerator returns a generator that begins with the millisecond after asked, the time that Redis has just returned,
-// in microseconds.
+// newGenerator returns a generator. asked is the time, in microseconds, that Redis has just returned. The generator begins with
+// the millisecond after it.
 func newGenerator(n node, asked int64) *generator {
 	return &generator{node: n, asked: asked, heard: time.Now(), last: asked / 1000, sequence: lastSequence}
 }
 
-// draw returns the next id. It returns reentrant.ErrLost if the node number may be another's.
+// draw returns the next id. It returns reentrant.ErrLost if another worker may have the node number.
 func (g *generator) draw() (int64, error) {
 	now := g.now()
 	for now == g.last && g.sequence == lastSequence {
@@ -93,16 +93,16 @@ func nodeOf(id int64) int { return int(id >> sequenceBits & (maxNodes - 1)) }
 // A drawer is a worker that draws ids and records them, until its context ends.
 type drawer struct {
 	server string
-	join   func(ctx context.Context) (node, error)  // returns a node number that no other has
-	time   func(ctx context.Context) (int64, error) // Redis's, in microseconds
+	join   func(ctx context.Context) (node, error)  // returns a node number that no other worker has
+	time   func(ctx context.Context) (int64, error) // returns Redis's time in microseconds
 	table  interface {
 		record(ctx context.Context, r record) error
 	}
 	tally *tally
 }
 
-// idsPerHold is how many ids a worker makes with one node number. Then it gives the number back and takes another. A
-// real program would keep its number for months; here numbers change hands every few seconds.
+// idsPerHold is how many ids a worker makes with one node number. After that the worker gives the number back and takes
+// another. A real program would keep its number for months; here a number changes its holder every few seconds.
 const idsPerHold = 200
 
 // run takes one node number after another.
@@ -122,7 +122,7 @@ func (d *drawer) run(ctx context.Context) error {
 	}
 }
 
-// drawSome draws and records ids, unless the number is lost or ctx ends before.
+// drawSome draws and records ids. It stops early if the number is lost or ctx ends.
 func (d *drawer) drawSome(ctx context.Context, n node) error {
 	token, err := n.Token()
 	if err != nil {
@@ -156,10 +156,10 @@ func redisTime(client rueidis.Client) func(ctx context.Context) (int64, error) {
 	}
 }
 
-// localTime is the time for a worker without a Redis.
+// localTime returns the time for a worker without a Redis.
 func localTime(context.Context) (int64, error) { return time.Now().UnixMicro(), nil }
 
-// joinSlots takes node numbers from a semaphore.
+// joinSlots returns a function that takes a node number from a semaphore.
 func joinSlots(m *reentrant.Semaphore) func(ctx context.Context) (node, error) {
 	return func(ctx context.Context) (node, error) { return m.AcquireSlot(ctx) }
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// idsOf returns the ids that a generator draws until it has n, or fails.
+// idsOf returns the ids that a generator draws until there are n, or until draw fails.
 func idsOf(t *testing.T, g *generator, n int) (ids []int64) {
 	t.Helper()
 	for range n {
@@ -48,7 +48,7 @@ func TestIDsRiseAndCarryTheirNode(t *testing.T) {
 	})
 }
 
-// A node number that is released may belong to another holder within the same millisecond.
+// When a node number is released, another holder may get it within the same millisecond.
 func TestTheNextHolderOfANodeNumberBeginsAboveTheLastID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmemory.New()

@@ -2,7 +2,7 @@ package main
 
 import "context"
 
-// A worker takes numbers until there are no more.
+// A worker takes numbers until there are no more of them.
 type worker struct {
 	server string // the process it belongs to
 	keys   int64  // the last number to hand out
@@ -28,7 +28,7 @@ func (w *worker) run(ctx context.Context) error {
 		})
 		switch {
 		case w.lock.lost(err):
-			// The step may be half done, as after a SIGKILL: the next holder completes it.
+			// The step may be half done, as after a SIGKILL. Then the next holder completes it.
 			w.tally.lost.Add(1)
 		case err != nil:
 			return err

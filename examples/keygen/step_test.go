@@ -31,11 +31,11 @@ func (m *memory) record(_ context.Context, r record) error {
 	return nil
 }
 
-// errKilled stands for the death of a process: it executes no statement after that.
+// errKilled stands for the death of a process. After its death a process executes no more statements.
 var errKilled = errors.New("killed")
 
-// A paced is a table that executes each statement only when the test lets it. So a test decides in which order steps
-// run, and where one dies.
+// A paced is a table that executes each statement only when the test lets it. So the test decides in which order the steps run,
+// and at which statement a step dies.
 type paced struct {
 	table
 	turn chan error    // receives nil to go on, or the error with which the step ends
@@ -67,7 +67,7 @@ func (p *paced) record(ctx context.Context, r record) error {
 	return p.statement(func() error { return p.table.record(ctx, r) })
 }
 
-// A stepper is one step whose statements a test controls.
+// A stepper is one step. The test controls when its statements are executed.
 type stepper struct {
 	*paced
 	ended chan struct{}
@@ -106,7 +106,7 @@ func (s *stepper) kill() {
 	<-s.ended
 }
 
-// interleavings returns every order of so many statements of a and b, as words of these letters.
+// interleavings returns all orders of a statements of step a and b statements of step b, as words of these letters.
 func interleavings(a, b int) []string {
 	if a == 0 || b == 0 {
 		return []string{strings.Repeat("a", a) + strings.Repeat("b", b)}
@@ -121,7 +121,8 @@ func interleavings(a, b int) []string {
 	return all
 }
 
-// Whatever the repair does, two steps that overlap leave a duplicate: so a run of keygen without one is a proof.
+// Whatever the repair does, two steps that overlap leave a duplicate. So a run of keygen without a duplicate proves that no
+// steps overlapped.
 func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	for _, before := range []memory{
 		{next: 1},
@@ -148,7 +149,7 @@ func TestStepsThatOverlapShowADuplicateInEveryOrder(t *testing.T) {
 	}
 }
 
-// overlapped reports whether in the given order one step reads before the other has executed its last statement.
+// overlapped reports whether, in the given order, one step reads before the other step has executed its last statement.
 func overlapped(order string, before memory) bool {
 	statements := 3
 	if before.next > 1 && !slices.Contains(before.records, before.next-1) {

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lease is longer than a busy machine stands still: the packet takes no token, so a holder that was stopped for longer
-// could give a person a second part.
+// lease is longer than a busy machine stands still. The packet takes no token, so a holder that was stopped for longer could
+// give a person a second part.
 const lease = 30 * time.Second
 
 // A role is the work that the parent gives a child.
@@ -31,11 +31,11 @@ type report struct {
 	Granted  int64 // requests, by result
 	Already  int64 //
 	Late     int64 //
-	Lost     int64 // holds that ended before their request was done
-	Commands int64 // that the lock sent to Redis
+	Lost     int64 // holds that were lost before their request was done
+	Commands int64 // commands that the lock sent to Redis
 }
 
-// Plus adds two reports up.
+// Plus returns the sum of two reports.
 func (r report) Plus(other report) report {
 	return report{
 		Granted: r.Granted + other.Granted, Already: r.Already + other.Already, Late: r.Late + other.Late,
@@ -46,10 +46,11 @@ func (r report) Plus(other report) report {
 // Done returns how many requests are done.
 func (r report) Done() int64 { return r.Granted + r.Already + r.Late }
 
-// play connects, waits for the parent's start, and serves the requests: all at once, each in a goroutine of its own,
-// which is the owner of the lock that it takes.
+// play connects, waits for the parent's start, and serves all requests at once. Each request has a goroutine of its own, which
+// is the owner of the lock that it takes.
 func (r role) play(ctx context.Context, line *crew.Line[report]) error {
-	// A lock that is pushed to a waiter comes with a lease of three heartbeats, until it is renewed: as long as any other.
+	// A lock that is pushed to a waiter has a lease of three heartbeats until it is renewed. Here this is as long as any other
+	// lease.
 	member, err := deployment.Join(r.Redis, reentrant.WithLease(lease), reentrant.WithHeartbeat(lease/3),
 		deployment.ReportLosses(r.Process))
 	if err != nil {

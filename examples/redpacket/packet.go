@@ -14,8 +14,8 @@ import (
 // name is the prefix of all keys of this program in Redis: "redpacket:openid-17" is the lock of openid 17.
 const name = "redpacket"
 
-// partsKey is the list of parts that are left; ofKey is the list of the parts that an openid got. A part goes from one
-// to the other in one command, so the braces put them on one node of a Cluster.
+// partsKey is the list of the parts that are left, and ofKey is the list of the parts that an openid got. One command moves a
+// part from the first list to the second. So the braces put both lists on one node of a Cluster.
 const partsKey = "{" + name + "}:parts"
 
 func ofKey(openid int) string { return "{" + name + "}:of:" + strconv.Itoa(openid) }
@@ -23,7 +23,7 @@ func ofKey(openid int) string { return "{" + name + "}:of:" + strconv.Itoa(openi
 // lockName is the lock of an openid.
 func lockName(openid int) string { return name + ":openid-" + strconv.Itoa(openid) }
 
-// draw cuts an amount into parts at random: each is at least one cent, and they add up.
+// draw cuts an amount into random parts. Each part is at least one cent, and the sum of the parts is the amount.
 func draw(cents, parts int) []int {
 	cuts := map[int]bool{}
 	for len(cuts) < parts-1 {
@@ -42,16 +42,16 @@ func draw(cents, parts int) []int {
 type answer int
 
 const (
-	ask     answer = iota // no result yet: there may be a part for it
-	granted               // a part
-	already               // this openid has one
+	ask     answer = iota // no result yet: the packet may have a part for the openid
+	granted               // the openid got a part
+	already               // the openid already has a part
 	late                  // the packet is empty
 )
 
 // A packet is the red packet in Redis.
 type packet struct{ client rueidis.Client }
 
-// fill stores the parts, and removes those of an earlier job.
+// fill stores the parts, and removes the parts of an earlier job.
 func (p packet) fill(ctx context.Context, amounts []int, openids int) error {
 	if err := p.clear(ctx, openids); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (p packet) clear(ctx context.Context, openids int) error {
 	return nil
 }
 
-// look reports whether an openid has a part, or could still get one. It looks into the packet first: if that is empty,
-// every part was given out before the second look.
+// look reports whether an openid has a part, or could still get one. It looks into the packet first. If the packet is empty,
+// every part was given out before look reads the openid's list.
 func (p packet) look(ctx context.Context, openid int) (answer, error) {
 	b := p.client.B()
 	lengths := p.client.DoMulti(ctx, b.Llen().Key(partsKey).Build(), b.Llen().Key(ofKey(openid)).Build())
@@ -96,7 +96,7 @@ func (p packet) look(ctx context.Context, openid int) (answer, error) {
 	return ask, nil
 }
 
-// move gives an openid the first part that is left, whatever it has got already.
+// move gives an openid the first part that is left, even if the openid already has one.
 func (p packet) move(ctx context.Context, openid int) (answer, error) {
 	err := p.client.Do(ctx, p.client.B().Lmove().Source(partsKey).Destination(ofKey(openid)).Left().Right().Build()).Error()
 	switch {

@@ -38,7 +38,7 @@ func TestPartsAddUpAndNoPartIsEmpty(t *testing.T) {
 	assert.NotEqual(t, draw(1_000_000, 100), draw(1_000_000, 100), "the largest part cannot be predicted")
 }
 
-// An interrupted client calls by after the first of several commands.
+// An interrupted client calls the function by after the first of several commands.
 type interrupted struct {
 	rueidis.Client
 	by func()
@@ -88,7 +88,7 @@ func TestAPartGoesFromThePacketToAnOpenid(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, remains{got: [][]int{{5}, {}}, left: []int{3, 9}}, r)
 
-		move(granted, 0) // move does not check whether the openid has a part: the lock is there for that
+		move(granted, 0) // move does not check whether the openid has a part: the lock is meant for that
 		move(granted, 0)
 		expect(late, 1)
 		move(late, 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/examples/internal/screen"
 )
 
-// giveOut does the whole job and judges it. The error says why it could not be finished; with [screen.ErrInterrupted]
-// the result covers the work done until then.
+// giveOut does the whole job and judges the result. The error says why the job could not be finished. If it is
+// [screen.ErrInterrupted], the result covers the work that was done before.
 func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*result, error) {
 	redis, err := deployment.Open(ctx, opts.redis)
 	if err != nil {
@@ -41,13 +41,13 @@ func giveOut(ctx context.Context, opts options, stdout, stderr io.Writer) (*resu
 		return nil, err
 	}
 	v := judge(r, opts.parts, opts.cents)
-	if stopped != nil { // nothing more was due than was given out
+	if stopped != nil { // only the parts that were given out were due
 		v.due = v.served
 	}
 	return &result{opts: opts, verdict: v, interrupted: stopped != nil, outcome: outcome, cost: cost}, stopped
 }
 
-// plan is the job for the crew.
+// plan returns the job as its crew needs it.
 func (o options) plan(redis string, stderr io.Writer) crew.Plan[report] {
 	return crew.Plan[report]{
 		Processes: o.processes,

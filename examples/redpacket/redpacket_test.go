@@ -66,7 +66,7 @@ func TestPartsThatAreNotNeededAreLeft(t *testing.T) {
 	assert.Zero(t, r.outcome.Total.Late)
 }
 
-// The whole job on a real Redis.
+// This is the whole job on a real Redis.
 func TestTwoHundredPeopleAskFiftyTimes(t *testing.T) {
 	opts, err := parseOptions([]string{"-redis=" + redisserver.Start(t).URL()}, t.Output())
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func TestTwoHundredPeopleAskFiftyTimes(t *testing.T) {
 	verify(t, opts, r)
 }
 
-// Nothing forces two requests to overlap here, but with so many they have never failed to. If a slow machine serves
-// them one after the other, the test gives out another packet.
+// Nothing forces two requests to overlap here, but with so many requests it has always happened. If a slow machine serves them
+// one after the other, the test gives out another packet.
 func TestWithoutALockThereIsTheft(t *testing.T) {
 	for range 10 {
 		opts := small()
@@ -127,7 +127,7 @@ func TestExitStatuses(t *testing.T) {
 	assert.Contains(t, stderr.String(), "connect to Redis at redis://127.0.0.1:1")
 }
 
-// A trigger is a writer that calls a function once it has seen a text.
+// A trigger is a writer that calls a function when it has seen the text after.
 type trigger struct {
 	after string
 	do    func()

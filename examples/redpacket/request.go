@@ -17,10 +17,11 @@ type desk struct {
 
 	requests []int // openids, in the order of their requests
 	answers  [late + 1]atomic.Int64
-	lost     atomic.Int64 // holds that ended before their request was done
+	lost     atomic.Int64 // holds that were lost before their request was done
 }
 
-// requestsAt returns the requests that come to a process, in random order: its share of each openid's requests.
+// requestsAt returns the requests that come to a process, in random order. They are the process's share of each openid's
+// requests.
 func requestsAt(seat, processes, openids, requests int) []int {
 	var mine []int
 	for openid := range openids {
@@ -34,7 +35,7 @@ func requestsAt(seat, processes, openids, requests int) []int {
 	return mine
 }
 
-// serve serves the request with a number.
+// serve serves the request with the given number.
 func (d *desk) serve(ctx context.Context, request int) error {
 	a, err := d.answer(ctx, d.requests[request])
 	if err == nil {
@@ -45,7 +46,7 @@ func (d *desk) serve(ctx context.Context, request int) error {
 
 func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 	for {
-		// Without the lock, which is enough for openids that have a part or come too late. Any other result may change.
+		// This look needs no lock. Its result is final if the openid has a part or comes too late. Any other result may change.
 		if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
 			return a, err
 		}
@@ -57,11 +58,11 @@ func (d *desk) answer(ctx context.Context, openid int) (answer, error) {
 		if lost {
 			d.lost.Add(1)
 		}
-		// After a lost hold, or an Unlock that was not confirmed, the next look reports whether the part was moved.
+		// After a lost hold, or an Unlock that was not confirmed, the next look shows whether the part was moved.
 	}
 }
 
-// section is the work that one request of an openid at a time may do.
+// section does the work that only one request of an openid may do at a time.
 func (d *desk) section(ctx context.Context, openid int) (a answer, err error) {
 	if d.lock == lockNone {
 		return d.lookAndMove(ctx, openid)
@@ -73,8 +74,8 @@ func (d *desk) section(ctx context.Context, openid int) (a answer, err error) {
 	return a, err
 }
 
-// lookAndMove gives an openid a part if it has none: what it reads stays true as long as no other request does this for
-// the same openid.
+// lookAndMove gives an openid a part if it has none. What lookAndMove reads stays true as long as no other request does the
+// same for this openid.
 func (d *desk) lookAndMove(ctx context.Context, openid int) (answer, error) {
 	if a, err := d.packet.look(ctx, openid); a != ask || err != nil {
 		return a, err

@@ -2,11 +2,11 @@ package main
 
 // A verdict is the result of checking the remains.
 type verdict struct {
-	parts    int // that were given out
-	cents    int // in these
+	parts    int // parts that were given out
+	cents    int // cents in these parts
 	served   int // openids that got a part
 	due      int // openids that should have got one: all, or as many as there are parts
-	thieves  int // openids that got more than one
+	thieves  int // openids that got more than one part
 	stolen   int // cents that people got beyond their first part
 	left     int // cents still in the packet
 	missing  int // cents that are neither given out nor left; negative if there are too many

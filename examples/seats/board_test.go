@@ -67,7 +67,7 @@ func (d deaf) Dedicated(func(rueidis.DedicatedClient) error) error {
 	return errors.New("connection refused")
 }
 
-// While Redis is away for two minutes, a board asks less and less often, and logs only one line.
+// While Redis is away for two minutes, a board asks ever less often, and logs only one line.
 func TestABoardThatCannotReadAsksLessOften(t *testing.T) {
 	src, err := parseSource(filepath.Join(t.TempDir(), "seats.db"))
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestABoardThatCannotReadAsksLessOften(t *testing.T) {
 	})
 }
 
-// Where the lock of a seat should be, Redis has something else. The seat is neither free nor held.
+// In place of the lock of a seat, Redis has something else. The seat is then shown neither as free nor as held.
 func TestASeatWhoseLockCannotBeReadIsShownAsUnknown(t *testing.T) {
 	src, err := parseSource(filepath.Join(t.TempDir(), "seats.db"))
 	require.NoError(t, err)

@@ -23,15 +23,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// screenshots is where TestScreenshots puts the pictures of the README.
+// screenshots is the folder into which TestScreenshots puts the pictures of the README.
 var screenshots = flag.String("screenshots", "", "`folder` to put pictures of the page into")
 
-// browser starts a Chromium without a screen. Without one the test is skipped, but not where all tests must run.
+// browser starts a Chromium without a screen. If there is none, the test is skipped, or fails where all tests must run.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		path, err = exec.LookPath("chromium-browser") // its name elsewhere
+		path, err = exec.LookPath("chromium-browser") // on some systems it has this name
 	}
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -55,7 +55,7 @@ type window struct {
 	ctx context.Context
 }
 
-// newVisitor opens the page at a server, with no cookies of others.
+// newVisitor opens the page at a server as a new visitor, who has no cookies.
 func newVisitor(t *testing.T, browser context.Context, url string) *window {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -80,9 +80,9 @@ func newWindow(t *testing.T, ctx context.Context, url string) *window {
 	return w
 }
 
-// beside adds to each page what a test needs on a busy machine. The page repeats a request, as the answer asks it to, as
-// long as Redis did not answer the server in time. And all that the page says and shows is kept: news of the hall may
-// replace it, and a hold may end, before the test looks.
+// beside adds to each page what a test needs on a busy machine. The page repeats a request for as long as Redis does not answer
+// the server in time, as the answer asks it to do. The page also keeps everything that it says and shows, because news of the
+// hall may replace it, and a hold may end, before the test looks.
 func beside(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 	_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument,
 		page.AddScriptToEvaluateOnNewDocumentParams{Source: `{
@@ -142,7 +142,7 @@ func (w *window) sees(s seat, state string) {
 	w.waits(fmt.Sprintf(`document.getElementById(%q).dataset.state === %q`, string(s), state))
 }
 
-// reads waits until the message says something, or has said so since what was read last.
+// reads waits until the message has this text, or has had it since the last call of reads.
 func (w *window) reads(text string) {
 	w.t.Helper()
 	w.waits(fmt.Sprintf(`window.said.splice(0, 1 + window.said.findIndex((text) => text.includes(%q))).length > 0`, text))
@@ -151,7 +151,7 @@ func (w *window) reads(text string) {
 // arrives waits until a link has led to a server's page.
 func (w *window) arrives(url string) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { // not by waits, which a page takes with it when it is left
+	require.Eventually(w.t, func() bool { // not by waits: it fails when the page is left
 		at, err := chromedp.Run(w.ctx, chromedp.Evaluate[string](`location.origin`))
 		return err == nil && at == url
 	}, eventually, 50*time.Millisecond)
@@ -170,7 +170,8 @@ func (w *window) picks(s seat) {
 	w.holds(s)
 }
 
-// holds waits until a seat is held for the visitor, and the server has said so; or has been since the page was loaded.
+// holds waits until a seat is held for the visitor and the server has said so. It is enough if that was so at any time since
+// the page was loaded.
 func (w *window) holds(s seat) {
 	w.t.Helper()
 	w.waits(fmt.Sprintf(`window.held.has(%q)`, string(s)))
@@ -203,7 +204,7 @@ func TestInTheBrowserOneOfThreeGetsA05(t *testing.T) {
 			setTimeout(() => document.getElementById("A05").click());
 		}`)))
 	}
-	// The messages count: for a moment a page may show a hold that the server could not confirm, and gave back.
+	// The messages count, since for a moment a page may show a hold that the server could not confirm and gave back.
 	said := func(pattern string) string {
 		return fmt.Sprintf(`window.said.some((text) => /%s/.test(text))`, pattern)
 	}
@@ -228,7 +229,7 @@ func TestInTheBrowserAHoldEnds(t *testing.T) {
 	b := browser(t)
 	c := openCinema(t, 8*time.Second, 0)
 	ann, bob := newVisitor(t, b, c.servers[0].address), newVisitor(t, b, c.servers[1].address)
-	// The states that bob's page shows, one after the other: the hold may be over before the test looks for it.
+	// These are the states that bob's page shows, one after the other. The hold may be over before the test looks for it.
 	require.NoError(t, chromedp.Do(bob.ctx, chromedp.Evaluate[chromedp.Void](`{
 		const seat = document.getElementById("A05");
 		window.shown = [];
@@ -242,7 +243,7 @@ func TestInTheBrowserAHoldEnds(t *testing.T) {
 	bob.picks("A05")
 }
 
-// All by keyboard, at one server, and paid at the other.
+// The visitor uses only the keyboard, picks at one server, and pays at the other.
 func TestInTheBrowserPayingAtTheOtherServer(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
@@ -266,7 +267,7 @@ func TestInTheBrowserPayingAtTheOtherServer(t *testing.T) {
 
 	there := ann.another(c.servers[1].address)
 	there.sees("B10", "mine")
-	there.clicks("#B10") // goes to its button
+	there.clicks("#B10") // this moves the focus to the seat's button
 	there.waits(`document.activeElement.matches("li[data-seat=B10] .pay")`)
 	there.types(kb.Enter)
 	there.reads("B10 is yours.")
@@ -296,15 +297,15 @@ func TestInTheBrowserLettingGo(t *testing.T) {
 	ann.sees("C03", "held")
 }
 
-// While the servers cannot read the hall, events show it as it was. One that comes after the answer changes nothing: when the
-// hall can be read again, the seat has the focus, and no hold has ended by itself.
+// While the servers cannot read the hall, events show the hall as it was. An event that comes after the answer changes nothing:
+// when the hall can be read again, the seat has the focus, and no hold has ended by itself.
 func TestInTheBrowserAStaleEventDoesNotBringBackASeatThatWasLetGo(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
 	c := openCinema(t, time.Hour, 0)
 	ann := newVisitor(t, b, c.servers[0].address)
 	ann.picks("C03")
-	ann.runs(`clearTimeout(retry); events.onmessage = events.onerror = null; events.close()`) // the events are the test's
+	ann.runs(`clearTimeout(retry); events.onmessage = events.onerror = null; events.close()`) // the test makes the events
 	ann.clicks("li[data-seat=C03] .release")
 	ann.reads("You let C3 go.")
 	ann.waits(`asked.size === 0`)
@@ -336,7 +337,7 @@ func TestInTheBrowserGoingOnAfterAServerWasKilled(t *testing.T) {
 	bob.sees("A05", "sold")
 }
 
-// Nothing is wider than a small phone, and fingers hit what they aim at: WCAG 2 asks for 24 px (2.5.8).
+// Nothing is wider than a small phone, and everything that is touched is large enough: WCAG 2 asks for 24 px (2.5.8).
 func TestInTheBrowserOnAPhone(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
@@ -366,7 +367,7 @@ func TestInTheBrowserOnAPhone(t *testing.T) {
 	}
 }
 
-// The locks are shown on request, and follow the hall, also on a phone.
+// The locks are shown on request, and follow the changes of the hall, even on a phone.
 func TestInTheBrowserTheLocksBehindTheSeats(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
@@ -384,7 +385,7 @@ func TestInTheBrowserTheLocksBehindTheSeats(t *testing.T) {
 	ann.waits(fmt.Sprintf(`/^seats:C03 \d+ server-1, seats:C04 \d+ server-2$/.test(%s)`, row))
 }
 
-// Where people choose all colours themselves, the states of seats differ by more than those of the page.
+// If people choose all colours themselves, the states of seats differ by more than the colours of the page.
 func TestInTheBrowserWithForcedColors(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
@@ -434,7 +435,7 @@ func TestInTheBrowserPayingForAll(t *testing.T) {
 	bob.sees("C04", "sold")
 }
 
-// The answer to a payment stays, whatever happens next.
+// The answer to a payment stays on the page, whatever happens next.
 func TestInTheBrowserNewsDoesNotReplaceTheAnswer(t *testing.T) {
 	t.Parallel()
 	b := browser(t)
@@ -459,10 +460,10 @@ func TestInTheBrowserPickingAgain(t *testing.T) {
 	bob.sees("C04", "free")
 	bob.picks("C04")
 	ann.sees("C04", "held")
-	ann.waits(`document.querySelector("li[data-seat=C04].ended .again").hidden`) // it is bob's now
+	ann.waits(`document.querySelector("li[data-seat=C04].ended .again").hidden`) // bob has the seat now
 	ann.clicks("li[data-seat=C03] .again")
 	ann.reads("C3 is held for you.")
-	ann.clicks("li[data-seat=C04] .release") // dismisses it
+	ann.clicks("li[data-seat=C04] .release") // this removes the entry
 	ann.waits(`document.querySelector("li[data-seat=C04]") === null`)
 }
 
@@ -480,7 +481,7 @@ func TestInTheBrowserThePagesOfBothServersAreAlike(t *testing.T) {
 	}
 }
 
-// media has a page see a feature of the user's settings.
+// media makes a page see a feature of the user's settings.
 func media(name, value string) func(context.Context, *chromedp.Target) (chromedp.Void, error) {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -490,7 +491,8 @@ func media(name, value string) func(context.Context, *chromedp.Target) (chromedp
 	}
 }
 
-// The pictures of the README: go test -tags browser ./examples/seats -run Screenshots -screenshots "$PWD/docs/img"
+// TestScreenshots makes the pictures of the README: go test -tags browser ./examples/seats -run Screenshots -screenshots
+// "$PWD/docs/img"
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("-screenshots is not set")

@@ -26,7 +26,7 @@ const childEnv = "RELOCK_EXAMPLE_SEATS"
 // A role is the work that the parent gives a child.
 type role struct {
 	Number  int // 1 for server 1
-	Port    int // 0 for any that is free
+	Port    int // 0 for any port that is free
 	Hold    time.Duration
 	Payment time.Duration
 	Show    time.Time
@@ -40,12 +40,12 @@ func isChild() bool {
 	return ok
 }
 
-// childMain is a server's process:
+// childMain runs a server's process. It talks to its parent in lines:
 //
 //	child → parent   a line with its address, once it can be reached
 //	parent → child   a line with the addresses of all; the end of the input means stop
 //
-// So a child whose parent is gone ends too.
+// If the parent ends, the child's input ends, and so the child ends, too.
 func childMain(stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; this one waits for the parent
 	var r role
@@ -90,7 +90,7 @@ func (r role) play(ctx context.Context, stdin io.Reader, stdout, stderr io.Write
 	return c.serve(ctx, listener)
 }
 
-// A counter is a desk with its server, its Redis and its database.
+// A counter has a desk with its server, its Redis and its database.
 type counter struct {
 	server *server
 	board  *board
@@ -122,7 +122,7 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 		member.Client.Close()
 		return nil, err
 	}
-	// The board has a session of its own, so that the commands of the other are those for visitors.
+	// The board has a session of its own. So all commands of the other session are for visitors.
 	looking, err := deployment.NewSession(member.Client, reentrant.WithName(name+"-board"))
 	if err != nil {
 		member.Client.Close()
@@ -139,7 +139,7 @@ func (r role) open(ctx context.Context, log *slog.Logger) (*counter, error) {
 	}, nil
 }
 
-// serve serves requests until ctx ends, and finishes those under way.
+// serve serves requests until ctx ends, and then finishes the requests that are under way.
 func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
@@ -148,7 +148,7 @@ func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	looking.Go(func() { c.board.run(ctx) })
 	web := &http.Server{
 		Handler:           c.server.handler(),
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // which ends the streams of events
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // when ctx ends, so do the streams of events
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	ended := make(chan error, 1)
@@ -166,12 +166,12 @@ func (c *counter) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// close ends the connections. The holds belong to the visitors and outlive the server: they can be taken up at the
-// other one.
+// close ends the connections. The holds belong to the visitors and outlive the server: a visitor can continue with them at the
+// other server.
 func (c *counter) close() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = c.member.Session.Close(ended) // holds that Redis is not asked for end with their leases
+	_ = c.member.Session.Close(ended) // holds about which Redis is not asked end with their leases
 	_ = c.board.session.Close(ended)
 	c.member.Client.Close()
 	_ = c.sales.close()

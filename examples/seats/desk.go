@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// The reasons why a request is refused. Nothing was changed.
+// The reasons for which a request is refused. A request that is refused has changed nothing.
 var (
 	errTaken  = errors.New("another visitor holds the seat")
 	errSold   = errors.New("the seat is sold")
@@ -22,25 +22,23 @@ var (
 	errFree   = errors.New("no visitor holds the seat")
 )
 
-// A desk is where visitors get seats at one server. The contexts of its methods carry the visitor as a portable owner
-// ([as]), and any number of calls may be under way at once, for one visitor too: two windows of one browser are one
-// owner.
+// A desk is where visitors get seats at one server. The contexts of its methods carry the visitor as a portable owner ([as]).
+// Any number of calls may be under way at once, even for one visitor: two windows of one browser are one owner.
 type desk struct {
 	session *reentrant.Session
 	sales   *sales
 	hold    time.Duration
-	// charge takes the money. The key is the same whenever the same hold is paid for, at the other server too: a
-	// payment service takes such a key so that repeating a payment is not paying twice. The money for a sale that fails
-	// is given back.
+	// charge takes the money. Each payment for a hold has the same key, even at the other server. A payment service takes such
+	// a key so that a payment that is repeated is paid only once. If a sale fails, the money is given back.
 	charge func(ctx context.Context, key string, euros int) error
 
-	// Equal requests of two windows at the same moment are done once. Otherwise the lock would count two picks and one
-	// release, and two payments under one hold would disturb each other.
+	// If two windows send equal requests at the same moment, the request is done once. Otherwise the lock would count two picks
+	// and one release, and two payments under one hold would disturb each other.
 	picks    singleflight.Group // by visitor and seat
 	payments singleflight.Group // by visitor
 }
 
-// as returns a context in which the visitor is the owner of locks.
+// as returns a context whose owner of locks is the visitor.
 func as(ctx context.Context, visitor string) context.Context {
 	return reentrant.WithPortableOwner(ctx, visitor)
 }
@@ -51,7 +49,7 @@ func leaseOf(hold time.Duration) time.Duration { return hold + grace(hold) }
 
 func grace(hold time.Duration) time.Duration { return hold/98 + 20*time.Millisecond }
 
-// timed returns the lock of a seat for a pick: with an end that is fixed at the pick.
+// timed returns the lock of a seat for a pick. Its lease is fixed, and begins with the pick.
 func (d *desk) timed(s seat) *reentrant.Lock {
 	return d.session.NewLock(s.lockName(), reentrant.WithFixedLease(leaseOf(d.hold)))
 }
@@ -60,8 +58,8 @@ func (d *desk) timed(s seat) *reentrant.Lock {
 // as a hold, so if this server dies the visitor has as much time as after a pick to continue at the other one.
 func (d *desk) renewed(s seat) *reentrant.Lock { return d.session.NewLock(s.lockName()) }
 
-// pick holds a seat for the visitor. A seat that they hold already stays as it is. It returns errTaken, errSold, or
-// errFree if this server does not learn within a second that its own hold of the seat is over.
+// pick holds a seat for the visitor. If the visitor already holds the seat, the hold stays as it is. pick returns errTaken,
+// errSold, or, if this server does not learn within a second that its own hold of the seat is over, errFree.
 func (d *desk) pick(ctx context.Context, visitor string, s seat) error {
 	_, err, _ := d.picks.Do(visitor+string(s), func() (any, error) { return nil, d.pickOnce(ctx, s) })
 	return err
@@ -69,7 +67,7 @@ func (d *desk) pick(ctx context.Context, visitor string, s seat) error {
 
 func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	lock := d.timed(s)
-	if lock.IsHeldByCurrentOwner(ctx) { // which TryLock would count as a second hold
+	if lock.IsHeldByCurrentOwner(ctx) { // TryLock would count it as a second hold
 		return nil
 	}
 	if err := take(ctx, lock); err != nil {
@@ -79,7 +77,7 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 	if err != nil {
 		return err
 	}
-	// The result stays true only under the lock. An earlier holder may have bought the seat.
+	// The result stays true only under the lock. The seat may have been bought under an earlier hold.
 	buyer, err := d.sales.show(ctx, s, token)
 	if err == nil && buyer == "" {
 		return nil
@@ -91,8 +89,8 @@ func (d *desk) pickOnce(ctx context.Context, s seat) error {
 }
 
 // take acquires a lock, or resumes the visitor's hold of it.
-// If the other server has taken up a hold of this server, no owner here can get the lock until the message about that
-// arrives. The hold may have ended there by then. So while the lock is free in Redis, take tries again.
+// If the other server has taken up a hold of this server, no owner here can get the lock until the message about that arrives.
+// By then the hold may have ended at the other server. So while the lock is free in Redis, take tries again.
 func take(ctx context.Context, lock *reentrant.Lock) (err error) {
 	for range newsWithin / newsEvery {
 		if err = takeOnce(ctx, lock); !errors.Is(err, errFree) {
@@ -105,11 +103,11 @@ func take(ctx context.Context, lock *reentrant.Lock) (err error) {
 
 const newsEvery, newsWithin = 10 * time.Millisecond, time.Second
 
-// takeOnce tries to acquire first: if two windows pick the seat at two servers at the same moment, the later one finds
-// the other's hold.
+// takeOnce first tries to acquire the lock. If two windows pick the seat at two servers at the same moment, the later request
+// finds the hold of the other one.
 func takeOnce(ctx context.Context, lock *reentrant.Lock) error {
 	got, err := lock.TryLock(ctx)
-	if errors.Is(err, reentrant.ErrLost) { // the visitor's last hold has just ended: this is about the next
+	if errors.Is(err, reentrant.ErrLost) { // the visitor's last hold has just ended: this is about the next hold
 		got, err = lock.TryLock(ctx)
 	}
 	if got || err != nil {
@@ -121,8 +119,8 @@ func takeOnce(ctx context.Context, lock *reentrant.Lock) error {
 	return err
 }
 
-// takeUp resumes the visitor's hold from any server. It first checks whether there is one, because a Resume that is
-// under way keeps other calls of this server from trying.
+// takeUp resumes the visitor's hold from any server. It first checks whether there is a hold, because a Resume that is under
+// way keeps other calls of this server from trying.
 func takeUp(ctx context.Context, lock *reentrant.Lock) error {
 	state, err := lock.Inspect(ctx)
 	switch {
@@ -136,7 +134,7 @@ func takeUp(ctx context.Context, lock *reentrant.Lock) error {
 	return lock.Resume(ctx)
 }
 
-// release gives up the visitor's hold. A hold that has ended by itself is no error.
+// release gives up the visitor's hold. If the hold has ended by itself, that is not an error.
 func release(ctx context.Context, lock *reentrant.Lock) error {
 	err := lock.Unlock(ctx)
 	if errors.Is(err, reentrant.ErrLost) || errors.Is(err, reentrant.ErrNotHeld) {
@@ -145,7 +143,7 @@ func release(ctx context.Context, lock *reentrant.Lock) error {
 	return err
 }
 
-// letGo ends the visitor's hold, at whichever server it was picked. It returns errNoHold.
+// letGo ends the visitor's hold, whether it was picked at this server or the other. If there is no hold, it returns errNoHold.
 func (d *desk) letGo(ctx context.Context, _ string, s seat) error {
 	lock := d.timed(s)
 	if err := takeUp(ctx, lock); err != nil {
@@ -172,7 +170,7 @@ func (d *desk) pay(ctx context.Context, visitor string, wanted ...seat) error {
 type payment struct {
 	seat seat
 	lock *reentrant.Lock
-	err  error // why the hold was not taken up
+	err  error // why the hold could not be resumed
 }
 
 func (d *desk) payOnce(ctx context.Context, visitor string, wanted []seat) error {
@@ -193,15 +191,15 @@ func (d *desk) payOnce(ctx context.Context, visitor string, wanted []seat) error
 	switch {
 	case !errors.Is(err, errNoHold):
 		return err
-	case len(d.unpaid(ctx, visitor, due)) == 0: // they were bought in another window, or by a payment whose result was lost
+	case len(d.unpaid(ctx, visitor, due)) == 0: // another window has bought them, or a payment whose result was lost
 		return nil
-	case len(ended) == 0: // the rows of the seats know of later holds
+	case len(ended) == 0: // the rows of the seats have seen later holds
 		ended = due
 	}
 	return fmt.Errorf("%w: %w", lapsed{ended}, err)
 }
 
-// takeUpAll resumes the visitor's holds of seats, which are renewed from then on.
+// takeUpAll resumes the visitor's holds of seats. From then on the holds are renewed.
 func (d *desk) takeUpAll(ctx context.Context, due []seat) []payment {
 	payments := make([]payment, len(due))
 	for i, s := range due {
@@ -211,7 +209,7 @@ func (d *desk) takeUpAll(ctx context.Context, due []seat) []payment {
 	return payments
 }
 
-// lapsed is the error that the visitor no longer holds these seats.
+// lapsed is the error for a visitor who no longer holds these seats.
 type lapsed struct{ seats []seat }
 
 func (l lapsed) Error() string { return "no hold of " + list(l.seats) }
@@ -225,15 +223,15 @@ func (d *desk) unpaid(ctx context.Context, visitor string, wanted []seat) []seat
 	return slices.DeleteFunc(slices.Clone(wanted), func(s seat) bool { return buyers[s] == visitor })
 }
 
-// settle gives the holds back after a sale. Without a sale the visitor keeps the rest of them to try again, but they
-// are no longer renewed. It returns the seats whose holds have ended.
+// settle gives the holds back after a sale. If there was no sale, the visitor keeps the holds that have not ended, to try
+// again, but they are no longer renewed. settle returns the seats whose holds have ended.
 func (d *desk) settle(ctx context.Context, payments []payment, sold bool) (ended []seat, err error) {
 	for _, p := range payments {
 		switch {
 		case errors.Is(p.err, errNoHold):
 			ended = append(ended, p.seat)
-		case p.err != nil: // it is as it was
-		case !p.lock.IsHeldByCurrentOwner(ctx): // one that went to the other server is not taken back
+		case p.err != nil: // the hold stays as it was
+		case !p.lock.IsHeldByCurrentOwner(ctx): // a hold that went to the other server is not taken back
 			ended = append(ended, p.seat)
 		case sold:
 			// A lock that cannot be given back ends by itself.
@@ -245,7 +243,7 @@ func (d *desk) settle(ctx context.Context, payments []payment, sold bool) (ended
 	return ended, err
 }
 
-// sellUnder charges the visitor and records the sales, under their holds.
+// sellUnder charges the visitor and records the sales, all under the visitor's holds.
 func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment) error {
 	charging, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -259,7 +257,7 @@ func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment
 		all = append(all, sale{p.seat, token})
 		keys = append(keys, fmt.Sprintf("%s-%d", p.seat, token))
 		lost := p.lock.Lost(ctx)
-		go func() { // the hold may end here: at the other server the same visitor goes on with it
+		go func() { // the hold may end here because the same visitor continues at the other server
 			select {
 			case <-lost:
 				cancel(reentrant.ErrLost)
@@ -270,7 +268,7 @@ func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment
 	if err := d.charge(charging, strings.Join(keys, ","), price*len(payments)); err != nil {
 		return errors.Join(err, context.Cause(charging))
 	}
-	// Another window may have let a seat go meanwhile.
+	// Another window may have let a seat go in the meantime.
 	for _, p := range payments {
 		if err := p.lock.Verify(ctx); err != nil {
 			return err
@@ -279,7 +277,7 @@ func (d *desk) sellUnder(ctx context.Context, visitor string, payments []payment
 	return d.sales.sell(ctx, visitor, all...)
 }
 
-// noHold returns errNoHold for errors that mean that the hold is over.
+// noHold returns errNoHold for errors which mean that the hold is over.
 func noHold(err error) error {
 	switch {
 	case errors.Is(err, errFree), errors.Is(err, reentrant.ErrNotHeld), errors.Is(err, reentrant.ErrLost),

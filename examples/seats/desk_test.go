@@ -19,7 +19,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A late session receives the message that a hold was resumed elsewhere only after it has looked at a lock.
+// A late session looks at a lock before it receives the message that the hold was resumed elsewhere.
 type (
 	late     struct{ backend.Backend }
 	lateSink struct {
@@ -60,8 +60,8 @@ func (r lateRemote) Inspect(ctx context.Context) (reentrant.State, error) {
 	return state, err
 }
 
-// The visitor has resumed the hold at the other server, and released the seat there. This server has not received the
-// message yet.
+// The visitor has resumed the hold at the other server, and released the seat there. This server has not yet received the
+// message about the Resume.
 func TestASeatIsFreeBeforeTheServerHasHeardOfIt(t *testing.T) {
 	t.Parallel()
 	shared := redistest.Start(t).Backend()
@@ -75,7 +75,7 @@ func TestASeatIsFreeBeforeTheServerHasHeardOfIt(t *testing.T) {
 	ann, bob := as(t.Context(), "ann"), as(t.Context(), "bob")
 	takes := func(visitor context.Context, lock *reentrant.Lock) {
 		err := take(visitor, lock)
-		for reentrant.OutcomeUnknown(err) { // for a busy machine
+		for reentrant.OutcomeUnknown(err) { // on a busy machine
 			err = take(visitor, lock)
 		}
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestASeatIsFreeBeforeTheServerHasHeardOfIt(t *testing.T) {
 	require.NoError(t, release(bob, here))
 }
 
-// atDesks runs a test with the desks of two servers in virtual time, where no machine is too slow for the holds.
+// atDesks runs a test with the desks of two servers. Time is virtual, so no machine is too slow for the holds.
 func atDesks(t *testing.T, hold time.Duration, test func(t *testing.T, desks [2]*desk)) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "seats.db")
@@ -141,12 +141,12 @@ func TestAPaymentThatFailsLeavesTheHoldToItsEnd(t *testing.T) {
 		require.ErrorIs(t, desks[0].pay(ann, "ann", "A05"), noMoney)
 		time.Sleep(hold - time.Second)
 		assert.ErrorIs(t, desks[1].pick(bob, "bob", "A05"), errTaken)
-		time.Sleep(time.Minute) // the hold was no longer renewed
+		time.Sleep(time.Minute) // by now the hold has ended: it was not renewed
 		assert.NoError(t, desks[1].pick(bob, "bob", "A05"))
 	})
 }
 
-// A visitor who picks the same seat again just when their hold ends gets a new hold, and no error about the old one.
+// A visitor picks the same seat again just when the hold ends. The visitor gets a new hold, and no error about the old one.
 func TestPickingAgainWhenAHoldEnds(t *testing.T) {
 	atDesks(t, 5*time.Second, func(t *testing.T, desks [2]*desk) {
 		d, ctx := desks[0], as(t.Context(), "ann")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The size of the hall: rows with this many seats, and an aisle in the middle.
+// The size of the hall. There is one row for each letter, with an aisle in the middle.
 const (
 	rows    = "ABCDEFGH"
 	columns = 10
@@ -31,7 +31,8 @@ var seats = func() []seat {
 
 func (s seat) exists() bool { return slices.Contains(seats, s) }
 
-// wheelchair reports whether the place has room for a wheelchair: those at both ends of the last row, beside the doors.
+// wheelchair reports whether the place has room for a wheelchair. These are the places at both ends of the last row, beside the
+// doors.
 func (s seat) wheelchair() bool { return slices.Contains([]seat{"H01", "H02", "H09", "H10"}, s) }
 
 // row and number return the parts of its name, as shown to visitors: "A" and "5".

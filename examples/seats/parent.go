@@ -33,7 +33,7 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 		case <-ctx.Done():
 			return nil
 		case p := <-c.ended:
-			if ctx.Err() != nil { // the servers end too
+			if ctx.Err() != nil { // the servers end, too
 				return nil
 			}
 			fmt.Fprintln(stderr, c.ending(p))
@@ -42,7 +42,7 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	return errors.New("no server is left")
 }
 
-// ending says that a server has ended, and which ones can answer.
+// ending returns a text that says which server has ended, and which servers can still answer.
 func (c *cinema) ending(ended *process) string {
 	text := fmt.Sprintf("server %d has ended: %v", ended.number, ended.err)
 	for _, p := range c.servers {
@@ -55,16 +55,16 @@ func (c *cinema) ending(ended *process) string {
 	return text
 }
 
-// A cinema is the running servers, with their Redis and database.
+// A cinema has the running servers, with their Redis and database.
 type cinema struct {
 	servers []*process
-	ended   chan *process // each, when it ends
+	ended   chan *process // receives each server when it ends
 	redis   *deployment.Redis
 	shown   string // the database
 	folder  string // of the SQLite file
 }
 
-// open starts everything. The caller closes it, unless there is an error.
+// open starts everything. If it returns no error, the caller must close the cinema.
 func open(ctx context.Context, opts options, stderr io.Writer) (c *cinema, err error) {
 	c = &cinema{ended: make(chan *process, opts.servers)}
 	defer func() {
@@ -156,7 +156,7 @@ type process struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	gone    chan struct{} // closed when it has ended
-	err     error         // how; after gone
+	err     error         // how the process ended; set before gone is closed
 }
 
 // start runs this program again, and waits until it can be reached.

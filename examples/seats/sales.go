@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// errBought is returned when another visitor has bought a seat, which needs a later hold. Nothing was changed.
+// errBought is returned when another visitor has bought a seat. That visitor had a later hold. Nothing was changed.
 var errBought = errors.New("another visitor has bought the seat")
 
 // sales is the table of sales, a row for each seat with its buyer, if any, and a table with the highest token that each
@@ -42,7 +42,7 @@ func openSales(ctx context.Context, src source) (*sales, error) {
 	return &sales{db: db, dialect: src.dialect, tokens: fence.NewTable(src.dialect, "seats_tokens")}, nil
 }
 
-// create makes the tables and the rows of the seats if they are missing. Existing sales stay.
+// create makes the tables, and the rows of the seats, if they are missing. Sales that are there stay.
 func (s *sales) create(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS seats (seat VARCHAR(8) NOT NULL PRIMARY KEY,
 		buyer VARCHAR(64) NOT NULL)`)
@@ -67,7 +67,8 @@ func (s *sales) create(ctx context.Context) error {
 	return nil
 }
 
-// show shows a seat the token of a hold, and returns the buyer of the seat; "" if it is not sold. It returns fence.ErrStale.
+// show shows a seat the token of a hold, and returns the buyer of the seat; "" if it is not sold. If the seat has seen a higher
+// token, it returns fence.ErrStale.
 func (s *sales) show(ctx context.Context, seat seat, token reentrant.Token) (buyer string, err error) {
 	err = s.tokens.Check(ctx, s.db, string(seat), token)
 	if err == nil {
@@ -85,14 +86,14 @@ type sale struct {
 	token reentrant.Token
 }
 
-// sell records the buyer of seats: all of them or none. It returns fence.ErrStale if one of the holds is over, and errBought
-// if one of the seats is another visitor's. Selling to the same buyer again changes nothing.
+// sell records the buyer of seats: all of the seats or none. It returns fence.ErrStale if one of the holds is over, and
+// errBought if another visitor has bought one of the seats. Selling a seat to the same buyer again changes nothing.
 func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin the sale: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing after the commit
+	defer func() { _ = tx.Rollback() }() // after the commit this does nothing
 	for _, each := range all {
 		err := s.tokens.Check(ctx, tx, string(each.seat), each.token)
 		if err == nil {
@@ -108,7 +109,7 @@ func (s *sales) sell(ctx context.Context, buyer string, all ...sale) error {
 	return nil
 }
 
-// record records the buyer of a seat that has no other.
+// record records the buyer of a seat that has no other buyer.
 func (s *sales) record(ctx context.Context, tx *sql.Tx, buyer string, seat seat) error {
 	result, err := tx.ExecContext(ctx, s.sql(`UPDATE seats SET buyer = ? WHERE seat = ? AND buyer IN ('', ?)`), buyer, string(seat), buyer)
 	if err != nil {

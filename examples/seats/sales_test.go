@@ -66,8 +66,8 @@ func TestASaleIsRecordedOnce(t *testing.T) {
 	})
 }
 
-// Ann's server was paused; her hold ended, and bob's began. Whether he has bought the seat yet or not, the statement of
-// her server comes too late.
+// Ann's server was paused; her hold ended, and bob's began. The statement of ann's server comes too late, whether or not bob
+// has bought the seat by then.
 func TestAnEarlierHoldBuysNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, s *sales) {
 		_, err := s.show(t.Context(), "A05", 7)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	// With the race detector each process would sleep for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	testsize.Parallel(32) // all of them at once: they wait
+	testsize.Parallel(32) // all tests at once, because they mostly wait
 	testsize.CollectLess()
 	os.Exit(m.Run())
 }
@@ -42,14 +42,14 @@ func TestMain(m *testing.M) {
 // eventually is how long a test waits for anything before it fails.
 const eventually = 2 * time.Minute
 
-// A pair is two servers in the test's own process.
+// A pair has two servers in the test's own process.
 type pair struct {
 	counters [2]*counter
 	urls     [2]string
 }
 
-// redisURL returns the URL of a Redis for this test. The boards read all seats again and again, which costs the
-// embedded Redis much processor time, so it is used only at full size, and where no other Redis is installed.
+// redisURL returns the URL of a Redis for this test. The boards read all seats again and again, which costs the embedded Redis
+// much processor time. So it is used only at full size, and where no other Redis is installed.
 func redisURL(t *testing.T) string {
 	t.Helper()
 	if !testsize.Full() && redisserver.Installed() {
@@ -84,7 +84,8 @@ func newPair(t *testing.T, hold time.Duration) *pair {
 			stop()
 			web.Close()
 			looking.Wait()
-			// Servers in real processes leave their holds when they end. Here no hold may outlast the test.
+			// Servers in real processes leave their holds when they end. Here no hold may outlast the test, so the sessions are
+			// closed.
 			_ = c.member.Session.Close(ctx)
 			_ = c.board.session.Close(ctx)
 			c.member.Client.Close()
@@ -117,8 +118,8 @@ func enters(t *testing.T, urls [2]string) *guest {
 	return g
 }
 
-// asks presses a button of the page of server 1 or 2. If the server had no reply from Redis in time, it presses again,
-// as the message says.
+// asks presses a button of the page of server 1 or 2. If the server got no reply from Redis in time, it presses the button
+// again, as the message says.
 func (g *guest) asks(server int, what string, s seat) (status int, message string) {
 	g.t.Helper()
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -149,7 +150,7 @@ func (g *guest) gets(want int, server int, what string, s seat) {
 	require.Equal(g.t, want, status, message)
 }
 
-// sees waits until the events of both servers show a seat in a state; "" means free.
+// sees waits until the events of both servers show that a seat has a state; "" means free.
 func (g *guest) sees(s seat, state string) {
 	g.t.Helper()
 	for _, url := range g.urls {
@@ -184,7 +185,7 @@ func (g *guest) seesAt(url string, is func(sight) bool) {
 	require.Fail(g.t, "the event did not come", "last: %v, %v", seen, lines.Err())
 }
 
-// answered asks Redis again until a reply comes in time.
+// answered calls ask until Redis replies in time.
 func answered(t *testing.T, ask func() error) {
 	t.Helper()
 	err := ask()
@@ -208,7 +209,7 @@ func TestASeatIsHeldAndSoldOnce(t *testing.T) {
 	bob.gets(http.StatusGone, 1, "pay", "A05")
 	bob.gets(http.StatusGone, 2, "release", "A05")
 
-	ann.gets(http.StatusOK, 2, "pay", "A05") // at the server that does not have the hold
+	ann.gets(http.StatusOK, 2, "pay", "A05") // server 2 does not have the hold
 	ann.sees("A05", "bought")
 	bob.sees("A05", "sold")
 	status, message = bob.asks(1, "hold", "A05")
@@ -259,7 +260,7 @@ func TestAHoldEndsByItself(t *testing.T) {
 	}
 }
 
-// getsInTheEnd picks a seat that another guest holds, until it is free.
+// getsInTheEnd tries to pick a seat that another guest holds, until the seat is free.
 func (g *guest) getsInTheEnd(server int, s seat) {
 	g.t.Helper()
 	require.Eventually(g.t, func() bool {
@@ -268,7 +269,7 @@ func (g *guest) getsInTheEnd(server int, s seat) {
 	}, eventually, 50*time.Millisecond)
 }
 
-// The page's promise is kept: the session does not release the hold before the time that the page shows.
+// The page's promise is kept: the session does not give the hold up before the time that the page shows.
 func TestTheWholeHoldIsTheVisitors(t *testing.T) {
 	for _, hold := range []time.Duration{time.Second, 10 * time.Minute, 24 * time.Hour} {
 		lease := leaseOf(hold)
@@ -362,8 +363,8 @@ func (t *till) begins() string {
 // ends lets all waiting payments through, and all later ones.
 func (t *till) ends() { close(t.ended) }
 
-// A payment is under way at server 1 when the same visitor pays at server 2. A second charge with the same key is the
-// same payment.
+// A payment is under way at server 1 when the same visitor pays at server 2. Two charges with the same key are the same
+// payment.
 func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -381,7 +382,7 @@ func TestPayingGoesOnAtTheOtherServer(t *testing.T) {
 		assert.Equal(t, http.StatusOK, status, message)
 	})
 	assert.Equal(t, key, till.begins())
-	first.Wait() // server 1 lost the hold to server 2
+	first.Wait() // because server 1 lost the hold to server 2
 	till.ends()
 	second.Wait()
 	ann.sees("A05", "bought")
@@ -478,7 +479,7 @@ func TestALateSaleIsRefused(t *testing.T) {
 	})
 	till.begins()
 	lock := p.counters[1].member.Session.NewLock(seat("A05").lockName())
-	answered(t, func() error { // repeating this does no harm: no guest is meant to get the seat yet
+	answered(t, func() error { // this can be repeated, since no guest is meant to get the seat yet
 		_, err := lock.ForceUnlock(t.Context())
 		return err
 	})
@@ -588,8 +589,8 @@ func TestEventsDoNotNameOtherVisitors(t *testing.T) {
 	assert.Equal(t, 2, h.holds("ann"))
 }
 
-// The locks behind the hall are shown on request: with the token of the hold, and the server that has it, which changes with a
-// Resume. They do not name the visitors.
+// The locks behind the hall are shown on request, with the token of the hold and the server that has it. After a Resume that is
+// another server. The visitors are not named.
 func TestTheLocksAreShown(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -627,7 +628,7 @@ func TestTheLocksAreShown(t *testing.T) {
 	assert.Empty(t, seen.Locks)
 }
 
-// A change is also seen without a message: here a session makes it that sends none.
+// A change is also seen without a message. Here it is made by a session that sends none.
 func TestChangesAreSeenWithoutAMessage(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, time.Hour)
@@ -663,7 +664,7 @@ func TestServersAnnounceTheirChanges(t *testing.T) {
 	}, eventually, 20*time.Millisecond)
 }
 
-// With real processes: the one that has the hold is killed, and the visitor continues at the other one.
+// The servers are real processes. The one that has the hold is killed, and the visitor continues at the other one.
 func TestAKilledServerLeavesItsHolds(t *testing.T) {
 	t.Parallel()
 	c, err := open(t.Context(), options{servers: 2, hold: time.Hour}, t.Output())
@@ -700,7 +701,7 @@ func TestAHoldOfAKilledServerEndsOnTime(t *testing.T) {
 	assert.Greater(t, time.Since(begun), hold)
 }
 
-// The holds belong to the visitors, so they also outlast a server that is stopped regularly.
+// The holds belong to the visitors, so they also outlast a server that is stopped in the regular way.
 func TestAServerThatStopsLeavesItsHolds(t *testing.T) {
 	t.Parallel()
 	c, err := open(t.Context(), options{servers: 2, hold: time.Hour}, t.Output())
@@ -716,7 +717,7 @@ func TestAServerThatStopsLeavesItsHolds(t *testing.T) {
 	ann.gets(http.StatusOK, 2, "pay", "A05")
 }
 
-// A trigger is a writer that calls a function once it has seen a text.
+// A trigger is a writer that calls a function when it has seen the text after.
 type trigger struct {
 	strings.Builder
 	after string

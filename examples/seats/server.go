@@ -30,8 +30,8 @@ type server struct {
 	desk    *desk
 	board   *board
 	metrics http.Handler // what Prometheus reads
-	number  int          // of this server, from 1 on
-	servers []string     // addresses of all
+	number  int          // the number of this server, from 1 on
+	servers []string     // the addresses of all servers
 	show    time.Time    // when the film begins
 	patient time.Duration
 	log     *slog.Logger
@@ -53,7 +53,7 @@ func (s *server) handler() http.Handler {
 			http.ServeFileFS(w, r, web, "web/"+file)
 		})
 	}
-	// Every change is a POST, and pages of other sites cannot send one: browsers leave out the cookie, and name the
+	// Every change is a POST. Pages of other sites cannot send a POST that counts: browsers leave out the cookie, and name the
 	// origin of the request.
 	return hardened(http.NewCrossOriginProtection().Handler(mux))
 }
@@ -68,11 +68,12 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// cookie has the secret that identifies a visitor. Cookies ignore ports, so it is the same at both servers.
+// cookie is the name of the cookie with the secret that identifies a visitor. Cookies ignore ports, so both servers get the
+// same one.
 const cookie = "seats-visitor"
 
-// visitor returns the name of the visitor who sent a request; "" if it has no cookie. The name is derived from the
-// secret. It is as hard to guess, but reading it in Redis or SQL does not give access.
+// visitor returns the name of the visitor who sent a request; "" if the request has no cookie. The name is derived from the
+// secret. It is as hard to guess as the secret, but who reads the name in Redis or SQL does not get access.
 func visitor(r *http.Request) string {
 	c, err := r.Cookie(cookie)
 	if err != nil || len(c.Value) != len(rand.Text()) {
@@ -96,8 +97,8 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ticketCode returns the code that a visitor shows at the door: one for all the seats that they have bought. Like the
-// visitor's name it is derived from the secret.
+// ticketCode returns the code that a visitor shows at the door: one code for all the seats that the visitor has bought. Like
+// the visitor's name, the code is derived from the secret.
 func ticketCode(visitor string) string {
 	sum := sha256.Sum256([]byte("ticket " + visitor))
 	code := base32.StdEncoding.EncodeToString(sum[:5])
@@ -153,7 +154,7 @@ func (s *server) view() view {
 	return v
 }
 
-// events sends the hall as the visitor sees it, now and whenever it changes.
+// events sends the hall as the visitor sees it, first at once and then whenever it changes.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	guest := visitor(r)
 	if guest == "" {
@@ -175,7 +176,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(15 * time.Second): // so that nothing in between takes the connection for dead
+		case <-time.After(15 * time.Second): // so that no proxy takes the connection for dead
 		case <-r.Context().Done():
 			return
 		}
@@ -215,11 +216,11 @@ func (h hall) seenBy(visitor string, now time.Time) sight {
 	return seen
 }
 
-// lockSights are the locks behind the hall, and what they cost this server.
+// lockSights has the locks behind the hall, and what they cost this server.
 type lockSights struct {
 	Locks    []lockSight `json:"locks"`
 	Taken    uint64      `json:"taken"`    // by this server's visitors
-	Commands uint64      `json:"commands"` // that this server sent for its visitors
+	Commands uint64      `json:"commands"` // commands that this server has sent for its visitors
 }
 
 type lockSight struct {
@@ -245,11 +246,11 @@ func (s *server) locks(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(seen)
 }
 
-// mostHolds is how many seats a visitor can hold at once. It is not exact: it counts what the board knows, so two
-// windows at the same moment may get one more, which does no harm.
+// mostHolds is how many seats a visitor can hold at once. The limit is not exact, because it counts what the board knows: two
+// windows at the same moment may get one seat more, which does no harm.
 const mostHolds = 4
 
-// errTooMany is the error for a visitor who holds too many seats already.
+// errTooMany is the error for a visitor who already holds too many seats.
 var errTooMany = errors.New("the visitor holds as many seats as one can")
 
 func (s *server) hold(w http.ResponseWriter, r *http.Request) {
@@ -286,8 +287,8 @@ func (s *server) pay(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// act does what a visitor asks for, and sends the message for them. A visitor who closes the page while a payment is
-// under way has paid all the same, so ctx does not end with the request.
+// act does what a visitor asks for, and answers with the message for the visitor. If the visitor closes the page while a
+// payment is under way, the payment still counts, so ctx does not end with the request.
 func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do func(ctx context.Context, visitor string) (string, error)) {
 	guest := visitor(r)
 	switch {

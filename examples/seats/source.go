@@ -47,7 +47,7 @@ func parseSource(text string) (source, error) {
 	return source{}, fmt.Errorf("%s://…: there are mysql://, postgres:// and the path of a SQLite file", scheme)
 }
 
-// sqliteSource opens a file that several processes write to: a writer that finds it locked waits, and readers do not
+// sqliteSource opens a file that several processes write to. A writer that finds the file locked waits, and readers do not
 // wait.
 func sqliteSource(path string) (source, error) {
 	absolute, err := filepath.Abs(path)
@@ -79,7 +79,7 @@ func postgresSource(text string) (source, error) {
 	return source{dialect: fence.Postgres, driver: "pgx", dsn: text, shown: "PostgreSQL " + dsn.Redacted(u)}, nil
 }
 
-// mysqlSource turns a URL into the form that the MySQL driver reads; the URL's query goes to the driver as it is.
+// mysqlSource turns a URL into the form that the MySQL driver reads. The query of the URL goes to the driver unchanged.
 func mysqlSource(text string) (source, error) {
 	u, err := dsn.ParseURL(text)
 	if err != nil {
@@ -89,7 +89,7 @@ func mysqlSource(text string) (source, error) {
 	config.Net, config.Addr, config.User = "tcp", u.Host, u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.Trim(u.Path, "/")
-	// An UPDATE reports how many rows it found, as elsewhere, and not how many it changed.
+	// An UPDATE reports how many rows it found, as with the other databases, and not how many rows it changed.
 	config.ClientFoundRows = true
 	if u.Port() == "" {
 		config.Addr += ":3306"

@@ -25,7 +25,7 @@ type telemetry struct {
 	page http.Handler
 }
 
-// newTelemetry returns the telemetry of the server with a number. Prometheus finds the service's name in target_info.
+// newTelemetry returns the telemetry of the server with the given number. Prometheus finds the service's name in target_info.
 func newTelemetry(ctx context.Context, number int) (telemetry, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprom.New(otelprom.WithRegisterer(registry))
@@ -44,8 +44,8 @@ func newTelemetry(ctx context.Context, number int) (telemetry, error) {
 	return telemetry{Telemetry: locks, page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}, err
 }
 
-// rowOf returns the name of a seat's lock in metrics, which is its row: eighty seats would be eighty time series for
-// every instrument.
+// rowOf returns the name by which metrics know a seat's lock. This is the name of the seat's row: eighty seats would be eighty
+// time series for every instrument.
 func rowOf(lock string) string {
 	return "row " + seat(strings.TrimPrefix(lock, seat("").lockName())).row()
 }

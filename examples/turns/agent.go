@@ -22,19 +22,19 @@ var errStopped = errors.New("another turn asked this one to stop")
 // An agent runs the turns that come to one replica.
 type agent struct {
 	replica int
-	steps   int           // of each turn
-	step    time.Duration // how long each takes
+	steps   int           // the number of steps of each turn
+	step    time.Duration // how long each step takes
 	lease   time.Duration
 	client  rueidis.Client
 	store   *store
 	log     *slog.Logger
-	alive   context.Context // ends with the replica, and its turns with it
+	alive   context.Context // ends with the replica; the replica's turns end with it
 
 	running sync.WaitGroup
-	turns   atomic.Int32 // that wait or run
+	turns   atomic.Int32 // how many turns wait or run
 }
 
-// mostTurns is how many turns of a replica wait or run before it refuses others.
+// mostTurns is how many turns of a replica may wait or run before it refuses further turns.
 const mostTurns = 50
 
 // close waits for the turns. alive has ended.
@@ -44,7 +44,7 @@ func (a *agent) close() {
 	_ = a.store.db.Close()
 }
 
-// recover goes on with the turns that an earlier process of this replica has left.
+// recover continues the turns that an earlier process of this replica has left unfinished.
 func (a *agent) recover() error {
 	left, err := a.store.unfinished(a.alive, a.replica)
 	for _, t := range left {
@@ -53,7 +53,7 @@ func (a *agent) recover() error {
 	return err
 }
 
-// start runs a turn in the background. If the replica ends first, its next process goes on with the turn.
+// start runs a turn in the background. If the replica ends first, its next process continues the turn.
 func (a *agent) start(t turn) {
 	a.turns.Add(1)
 	a.running.Go(func() {
@@ -75,8 +75,8 @@ func stateAfter(err error) state {
 	return failed
 }
 
-// run does a turn when it has the lock of the conversation, and records how it ended. If ctx ends, the hold is left as
-// it is.
+// run waits until it has the lock of the conversation, does the turn, and records how the turn ended. If ctx ends, the hold is
+// left as it is.
 func (a *agent) run(ctx context.Context, t turn) {
 	// A hold that is pushed to a waiter ends after three heartbeats unless it is renewed, and a waiter that is silent for as
 	// long loses its place. So that both can take longer than the default, the heartbeat is set with the lease.
@@ -116,7 +116,7 @@ func closeNow(session *reentrant.Session) {
 	_ = session.Close(ended)
 }
 
-// take goes on with the hold that the turn had before its replica was killed, or else waits for its place in the queue.
+// take resumes the hold that the turn had before its replica was killed. If there is none, take waits for the lock.
 func take(ctx context.Context, lock *reentrant.Lock) error {
 	err := lock.Resume(ctx)
 	if errors.Is(err, reentrant.ErrNotHeld) {
@@ -125,7 +125,7 @@ func take(ctx context.Context, lock *reentrant.Lock) error {
 	return err
 }
 
-// talk does the steps that the turn has not done yet. It ends with the hold.
+// talk does the steps that the turn has not done yet. It ends when the hold ends.
 func (a *agent) talk(ctx context.Context, lock *reentrant.Lock, t turn) error {
 	token, err := lock.Token(ctx)
 	if err != nil {
@@ -168,13 +168,13 @@ func untilLost(ctx context.Context, lock *reentrant.Lock) (context.Context, cont
 	return ctx, func() { cancel(nil) }
 }
 
-// causeOf adds the cause of ctx to an error, if ctx has ended.
+// causeOf adds the cause of ctx to an error if ctx has ended.
 func causeOf(ctx context.Context, err error) error {
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// think stands for the call of a model. It returns errStopped as soon as a new turn waits that has asked for it. If
-// other turns wait already, the request is noticed at the next step.
+// think stands for the call of a model. If a new turn begins to wait and has asked this turn to stop, think returns errStopped
+// at once. If other turns already wait, the request is noticed only at the next step.
 func (a *agent) think(ctx context.Context, wanted <-chan struct{}, t turn) error {
 	thought := time.After(a.step)
 	for {
@@ -185,7 +185,7 @@ func (a *agent) think(ctx context.Context, wanted <-chan struct{}, t turn) error
 			} else if stop {
 				return errStopped
 			}
-			wanted = nil // the others are patient
+			wanted = nil // the turns that wait have not asked this one to stop
 		case <-thought:
 			return nil
 		case <-ctx.Done():

@@ -13,8 +13,8 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// lockOf returns the lock of a conversation in a session of its own, and a function that closes the session in the way
-// of a replica that is killed.
+// lockOf returns the lock of a conversation in a session of its own, and a function that closes the session as the death of its
+// replica would.
 func lockOf(t *testing.T, b *inmemory.Backend) (lock *reentrant.Lock, kill func()) {
 	t.Helper()
 	s, err := reentrant.NewSession(b, reentrant.WithExplicitOwners(), reentrant.WithPortableHoldsLeft())
@@ -40,7 +40,7 @@ func TestTheContextOfATurnEndsWithItsHold(t *testing.T) {
 	})
 }
 
-// After a crash a turn resumes its own hold, and does not wait for it in the queue.
+// After a crash a turn resumes its own hold, and does not wait in the queue for it.
 func TestATurnTakesItsHoldAgainAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := inmemory.New()

@@ -18,12 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browser starts a Chromium without a screen. Without one the test is skipped, but not where all tests must run.
+// browser starts a Chromium without a screen. If there is none, the test is skipped, or fails where all tests must run.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		path, err = exec.LookPath("chromium-browser") // its name elsewhere
+		path, err = exec.LookPath("chromium-browser") // on some systems it has this name
 	}
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -66,7 +66,7 @@ func newWindows(t *testing.T, opts options) (*cluster, [2]*window) {
 	return c, windows
 }
 
-// waits until an expression is true on the page.
+// waits waits until an expression is true on the page.
 func (w *window) waits(expression string) {
 	w.t.Helper()
 	_, err := chromedp.Run(w.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(eventually)))
@@ -89,7 +89,7 @@ func (w *window) adds(turn int, button string) {
 	w.waits(fmt.Sprintf(`document.getElementById("turn-%d") !== null`, turn))
 }
 
-// evaluates gives what an expression is on the page.
+// evaluates returns the value of an expression on the page.
 func evaluates[T any](w *window, expression string) T {
 	w.t.Helper()
 	value, err := chromedp.Run(w.ctx, chromedp.Evaluate[T](expression))
@@ -149,7 +149,7 @@ func TestInTheBrowserATurnGoesOnAfterItsReplicaWasKilled(t *testing.T) {
 	}
 }
 
-// A replica that is stopped for longer than its lease has lost its turn, and is notified when it goes on.
+// A replica that is stopped for longer than its lease has lost its turn. It learns of the loss when it runs again.
 func TestInTheBrowserALossIsShown(t *testing.T) {
 	t.Parallel()
 	c, windows := newWindows(t, options{steps: 1, step: time.Hour, lease: 6 * time.Second})
@@ -196,7 +196,7 @@ func TestInTheBrowserOnAPhone(t *testing.T) {
 		})`))
 }
 
-// Where people choose all colours themselves, the states of turns differ by their borders.
+// If people choose all colours themselves, the states of turns differ by their borders.
 func TestInTheBrowserWithForcedColors(t *testing.T) {
 	t.Parallel()
 	_, windows := newWindows(t, options{steps: 1, step: time.Hour, lease: time.Minute})

@@ -38,8 +38,8 @@ func isChild() bool {
 	return ok
 }
 
-// childMain is a replica's process. Its port is file 3. The end of the input means stop, so a child whose parent is gone
-// ends too.
+// childMain runs a replica's process. Its port is file 3. When its input ends, the process stops. So a child whose parent has
+// ended ends, too.
 func childMain(stdin io.Reader, stderr io.Writer) int {
 	signal.Ignore(os.Interrupt) // Ctrl-C goes to all processes; this one waits for the parent
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -59,7 +59,7 @@ func childMain(stdin io.Reader, stderr io.Writer) int {
 	return screen.ExitClean
 }
 
-// play serves until ctx ends. The holds of its turns stay, for the next process of this replica.
+// play serves until ctx ends. The holds of the replica's turns stay, for its next process.
 func (r role) play(ctx context.Context, log *slog.Logger) error {
 	listener, err := net.FileListener(os.NewFile(3, "port"))
 	if err != nil {
@@ -76,7 +76,7 @@ func (r role) play(ctx context.Context, log *slog.Logger) error {
 	}
 	web := &http.Server{
 		Handler:           (&server{agent: a, servers: r.Servers}).handler(),
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // which ends the streams of events
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // when ctx ends, so do the streams of events
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	context.AfterFunc(ctx, func() { _ = web.Close() })

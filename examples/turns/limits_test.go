@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A replica reads no large form, and its queue has an end. The agent here has no store: the requests do not get so far.
+// A replica does not read a large form, and limits its queue. The agent here has no store, because the requests do not get so
+// far.
 func TestRequestsHaveLimits(t *testing.T) {
 	t.Parallel()
 	a := &agent{}

@@ -11,8 +11,8 @@ import (
 // A line is what a step of a turn added to the conversation.
 type line struct{ Turn, Step int }
 
-// A memory is a conversation. Each of its transactions shows the token of a hold first, so that those of earlier holds
-// are refused with fence.ErrStale from then on, however late they come.
+// A memory is a conversation. Each of its transactions first shows the token of a hold. From then on the transactions of
+// earlier holds are refused with fence.ErrStale, however late they come.
 type memory struct {
 	store        *store
 	conversation string

@@ -33,14 +33,14 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// A cluster is the running replicas, with their Redis and database.
+// A cluster has the running replicas, with their Redis and database.
 type cluster struct {
 	replicas []*replica
 	redis    *deployment.Redis
 	folder   string // of the SQLite file
 }
 
-// open starts everything. The caller closes it, unless there is an error.
+// open starts everything. If it returns no error, the caller must close the cluster.
 func open(ctx context.Context, opts options, stderr io.Writer) (c *cluster, err error) {
 	c = &cluster{}
 	defer func() {
@@ -93,8 +93,8 @@ func (c *cluster) close() {
 	}
 }
 
-// A replica is a process that is started again when it ends. Its port is the parent's and is passed on, so that a request
-// that comes in between waits for the next process.
+// A replica is a process that is started again when it ends. The parent keeps the replica's port open and passes it on, so that
+// a request which comes in between waits for the next process.
 type replica struct {
 	role     role
 	listener *net.TCPListener
@@ -104,7 +104,7 @@ type replica struct {
 
 	mu    sync.Mutex
 	child *exec.Cmd      // the process at work
-	stdin io.WriteCloser // of child; the child ends when it is closed
+	stdin io.WriteCloser // the input of child; when it is closed, the child ends
 }
 
 func (r *replica) address() string { return r.role.Servers[r.role.Number-1] }
@@ -157,7 +157,8 @@ func (r *replica) spawn() error {
 	return nil
 }
 
-// watch starts the next process when one has ended, until the replica is closed. Only watch writes child and stdin then.
+// watch starts the next process when a process has ended, until the replica is closed. Meanwhile only watch writes child and
+// stdin.
 func (r *replica) watch() {
 	for {
 		err := r.child.Wait()

@@ -79,7 +79,7 @@ const (
 	readWithin = 10 * time.Second
 )
 
-// add starts a turn, which outlives the request. The form value stop asks the running turn to end.
+// add starts a turn, which outlives the request. If the form has the value stop, the running turn is asked to end.
 func (s *server) add(w http.ResponseWriter, r *http.Request) {
 	conversation := r.PathValue("conversation")
 	if !slices.Contains(conversations, conversation) {
@@ -90,7 +90,7 @@ func (s *server) add(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusTooManyRequests, "Too many turns wait here. Please try again when some are done.")
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin)) // a recorder in a test has none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readWithin)) // a recorder in a test has no deadlines
 	r.Body = http.MaxBytesReader(w, r.Body, mostBytes)
 	err := r.ParseForm()
 	if err == nil {
@@ -120,7 +120,7 @@ func answer(w http.ResponseWriter, status int, text string) {
 // lookEvery is the interval at which the page is updated.
 const lookEvery = 200 * time.Millisecond
 
-// events sends the lanes, now and whenever they change.
+// events sends the lanes, first at once and then whenever they change.
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")

@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// A state is the state of a turn. After running it is one of those that follow.
+// A state is the state of a turn. The states after running are those in which a turn has ended.
 type state string
 
 const (
@@ -22,11 +22,11 @@ const (
 	running state = "running"
 	done    state = "done"
 	stopped state = "stopped" // another turn asked for it
-	lost    state = "lost"    // its hold ended before its steps did
-	failed  state = "failed"  // Redis or SQL did
+	lost    state = "lost"    // its hold was lost before its steps were done
+	failed  state = "failed"  // Redis or SQL failed
 )
 
-// conversations are those on the page.
+// conversations are the conversations on the page.
 var conversations = []string{"A", "B", "C"}
 
 // A turn is a row of the table turns.
@@ -37,14 +37,14 @@ type turn struct {
 	Replica      int
 }
 
-// A store is the table of turns, and the conversations, whose highest tokens are in a table beside them. A turn writes
-// the conversation only under its hold. Its row in turns only shows its progress.
+// A store has the table of turns, and the conversations, whose highest tokens are in a table of their own. A turn writes to the
+// conversation only under its hold. The turn's row in the table of turns only shows its progress.
 type store struct {
 	db     *sql.DB
 	tokens *fence.Table
 }
 
-// openStore opens a SQLite file that several processes write to: a writer waits for the others, and readers do not wait.
+// openStore opens a SQLite file that several processes write to. A writer waits for other writers, and readers do not wait.
 func openStore(ctx context.Context, path string) (*store, error) {
 	settings := url.Values{"_pragma": {"busy_timeout(30000)", "journal_mode(WAL)", "synchronous(OFF)"}, "_txlock": {"immediate"}}
 	location := url.URL{Scheme: "file", Path: path, RawQuery: settings.Encode()}
@@ -86,10 +86,10 @@ func (s *store) exec(ctx context.Context, statement string, args ...any) error {
 	return nil
 }
 
-// add stores a new turn. With stop it asks the running turn to end early.
+// add stores a new turn. If stop is true, it asks the running turn to end early.
 func (s *store) add(ctx context.Context, conversation string, replica int, stop bool) (turn, error) {
 	t := turn{ID: rand.Text(), Conversation: conversation, Replica: replica}
-	if stop { // first, so that the running turn finds it when it is notified of the new one
+	if stop { // first, so that the running turn finds the request when it is notified of the new turn
 		err := s.exec(ctx, `UPDATE turns SET stop = 1 WHERE conversation = ? AND state = ?`, conversation, running)
 		if err != nil {
 			return t, err
@@ -105,7 +105,7 @@ func (s *store) add(ctx context.Context, conversation string, replica int, stop 
 	return t, err
 }
 
-// begin records that a turn runs, under a token. Earlier ones of the conversation that have not ended are lost.
+// begin records that a turn runs, under a token. Earlier turns of the conversation that have not ended count as lost.
 func (s *store) begin(ctx context.Context, t turn, token reentrant.Token) error {
 	err := s.exec(ctx, `UPDATE turns SET state = ? WHERE conversation = ? AND state = ? AND token < ?`,
 		lost, t.Conversation, running, int64(token))
@@ -126,7 +126,7 @@ func (s *store) askedToStop(ctx context.Context, t turn) (stop bool, err error) 
 	return stop, err
 }
 
-// unfinished lists the turns that a replica has not ended, in the order of their arrival.
+// unfinished lists the turns that a replica has not yet ended, in the order of their arrival.
 func (s *store) unfinished(ctx context.Context, replica int) (turns []turn, err error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT number, id, conversation, replica FROM turns
 		WHERE replica = ? AND state IN (?, ?) ORDER BY number`, replica, queued, running)
@@ -157,7 +157,7 @@ type progress struct {
 	State   state  `json:"state"`
 	Token   uint64 `json:"token,omitempty"`
 	Begun   int    `json:"begun"` // more than once after a crash
-	Steps   int    `json:"steps"` // that are in the conversation
+	Steps   int    `json:"steps"` // the number of steps that are in the conversation
 }
 
 // shown is the number of turns that a lane shows.

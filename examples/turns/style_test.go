@@ -8,7 +8,7 @@ import (
 	"github.com/relock-go/relock/examples/internal/contrast"
 )
 
-// The borders by which the states of turns differ can be told apart, too.
+// The borders that distinguish the states of turns can be seen, too.
 func TestTextIsReadableInLightAndDarkMode(t *testing.T) {
 	css, err := web.ReadFile("web/style.css")
 	require.NoError(t, err)

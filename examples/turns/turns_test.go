@@ -109,7 +109,7 @@ func (p *pair) waiting() int {
 	return len(state.Waiting)
 }
 
-// answered sends a command again until Redis replies in time, as it may not on a machine that stands still.
+// answered sends a command until Redis replies in time. On a machine that stands still it may not.
 func answered(t *testing.T, ask func() error) {
 	t.Helper()
 	err := ask()

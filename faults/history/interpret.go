@@ -10,8 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An interpreter turns the operations on one lock into steps of the model: which hold each is about, and when a hold
-// that did not end by Unlock ended.
+// An interpreter turns the operations on one lock into steps of the model. It decides which hold each step is about, and when a
+// hold ended that did not end by Unlock.
 type interpreter struct {
 	h        History
 	steps    []porcupine.Operation
@@ -102,7 +102,7 @@ func (in *interpreter) acquire(c *client, op Op) {
 		c.hold.count++
 		in.step(c, reenter, op)
 	default:
-		if c.hold != nil { // the hold was lost unnoticed, and the lock acquired again: the new token shows it
+		if c.hold != nil { // the hold was lost without notice, and the lock acquired again, as the new token shows
 			in.told(c, op)
 		}
 		in.holds++
@@ -122,7 +122,7 @@ func (in *interpreter) unlock(c *client, op Op) {
 	case op.Outcome == NotHeld && c.hold == nil && c.owed == 0:
 	case c.hold == nil || op.Outcome != OK && op.Outcome != Unknown:
 		in.find("%s: Unlock returned %q (%s) with %d Unlocks of lost holds owed and %s", c.name, op.Outcome, op.Note, c.owed, c.hold)
-	case c.hold.count > 1: // without a reply from Redis, the next operation corrects the count
+	case c.hold.count > 1: // there was no reply from Redis, so the next operation corrects the count
 		c.hold.count--
 		in.step(c, part, op)
 	case op.Outcome == Unknown:
@@ -134,8 +134,8 @@ func (in *interpreter) unlock(c *client, op Op) {
 	}
 }
 
-// await handles a wait for a condition: an Unlock and an acquire, with as many holds. One that returned Lost may have
-// given the lock up, which then was no loss.
+// await handles a wait for a condition, which is an Unlock and an acquire with as many holds. A wait that returned Lost may
+// have given the lock up, and then nothing was lost.
 func (in *interpreter) await(c *client, op Op) {
 	switch {
 	case op.Outcome == Pending:
@@ -195,10 +195,10 @@ func (in *interpreter) told(c *client, op Op) {
 	c.hold = nil
 }
 
-// canEnd returns the earliest time at which a hold can have ended by itself, as seen at a later time.
+// canEnd returns the earliest time at which a hold can have ended by itself. The end was noticed at the time seen.
 func (in *interpreter) canEnd(h *hold, seen int64) int64 {
 	at := h.took.Call + in.h.Least.Nanoseconds()
-	var handed int64 // how long a lock that Redis forgot may still be handed over
+	var handed int64 // for how long a lock that Redis forgot may still be handed over
 	if in.h.Local {
 		handed = in.h.Lease.Nanoseconds()
 	}
@@ -217,7 +217,7 @@ func (in *interpreter) step(c *client, v verb, op Op) {
 	in.add(c.name, step{verb: v, hold: c.hold.id, token: op.Token, recent: recent, late: recent && !asks}, op.Call, op.Return)
 }
 
-// forgotLately reports whether Redis has forgotten something during the hold, within the last lease.
+// forgotLately reports whether Redis forgot something during the hold, at most a lease before op.
 func (in *interpreter) forgotLately(h *hold, op Op) bool {
 	return slices.ContainsFunc(in.h.Forgets, func(f Span) bool {
 		return h.took.Call <= f.To && f.From <= op.Return && op.Call <= f.To+in.h.Lease.Nanoseconds()

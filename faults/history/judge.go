@@ -12,18 +12,18 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A History is the operations of one run.
+// A History has the operations of one run.
 type History struct {
 	Ops     []Op
-	Deaths  map[string]int64 // when a process was dead
-	Forgets []Span           // when Redis forgot
+	Deaths  map[string]int64 // for each process that died, a time at which it was dead
+	Forgets []Span           // the times in which Redis forgot
 	Lease   time.Duration
-	// Least is the shortest time, from the call of an acquire, after which the hold can end by itself.
+	// Least is the shortest time after which a hold can end by itself, counted from the call of its acquire.
 	Least time.Duration
-	// Local: processes hand locks over, and re-enter them, without asking Redis. When Redis forgets, each process may
-	// then use a lock for a while that another process has too. With Local and Forgets the judge does not search for an
-	// order. It checks only the tokens, which for a lease after that must rise only within each process, and the
-	// operations of each client by themselves.
+	// Local says that processes hand locks over, and re-enter them, without asking Redis. When Redis forgets, each process may
+	// then use a lock for a while that another process has too. So with Local and Forgets the judge does not search for an
+	// order. It checks only the operations of each client by themselves, and the tokens, which for a lease after Redis forgot
+	// must rise only within each process.
 	Local bool
 }
 
@@ -45,7 +45,7 @@ func (f Finding) String() string { return f.Lock + ": " + f.What }
 // A Verdict is the judgement of a history.
 type Verdict struct {
 	Holds    int // the number of holds
-	Lost     int // of these, how many ended by themselves with a notice to their owners
+	Lost     int // how many of these ended by themselves with a notice to their owners
 	Findings []Finding
 
 	pictures map[string]picture // of the locks with findings
@@ -57,8 +57,8 @@ type picture struct {
 	info  porcupine.LinearizationInfo
 }
 
-// patience limits the search for an order. For a history of some ten thousand operations it takes well under a second;
-// if there is no order it can take much longer. A search that is given up has found nothing.
+// patience limits the search for an order. The search takes well under a second for a history of some ten thousand operations,
+// but can take much longer if there is no order. A search that is given up has found nothing.
 const patience = 5 * time.Minute
 
 // Judge checks a history against the model, each lock by itself.
@@ -123,9 +123,10 @@ func (v Verdict) Save(dir string) error {
 	return nil
 }
 
-// fallenTokens finds holds that began after another owner had its token, and whose token is not higher. The model finds
-// these too; here they are named, and found however the holds ended. A process that does not ask Redis may go on with
-// tokens from before Redis forgot: those are compared only with its own. No token may ever be issued twice.
+// fallenTokens finds holds that began after another owner had its token, and whose token is not higher. The model finds these
+// holds too, but here they get a description, and are found however they ended. A process that does not ask Redis may go on
+// with tokens from before Redis forgot, so such tokens are compared only with those of the same process. No token may be issued
+// twice, ever.
 func fallenTokens(h History, ops []Op) []string {
 	taken := firstHolds(ops)
 	calls := slices.SortedFunc(slices.Values(taken), func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
@@ -171,7 +172,7 @@ func firstHolds(ops []Op) []Op {
 	return taken
 }
 
-// forgot reports whether Redis may have forgotten the hold's lock, which can be so for at most a lease.
+// forgot reports whether Redis forgot something during op, or at most a lease before it.
 func (h History) forgot(op Op) bool {
 	return slices.ContainsFunc(h.Forgets, func(f Span) bool {
 		return f.From <= op.Return && op.Call <= f.To+h.Lease.Nanoseconds()

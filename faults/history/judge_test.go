@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In these histories a lease is 100, and a hold can end by itself 50 after its acquire was called.
+// In these histories a lease is 100, and a hold can end by itself 50 after the call of its acquire.
 const lease, least = 100, 50
 
-// took, gave and so on make operations of a client, whose name is also that of its process.
+// The functions took to did make operations of a client. The client's name is also the name of its process.
 func took(client string, call, ret int64, token uint64) Op {
 	return Op{Client: client, Process: client, Kind: Acquire, Call: call, Return: ret, Outcome: OK, Token: token}
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A step is an operation as the model sees it. hold is the number of the hold that it is about.
+// A step is an operation as the model sees it. hold is the number of the hold that the step is about.
 type step struct {
 	verb  verb
 	hold  int
 	token uint64
 	by    string
-	// recent: Redis has forgotten something less than a lease ago. If it was not the hold, it may have been the hold's
-	// renewal, so that the hold ends sooner than its owner expects.
+	// recent says that Redis forgot something less than a lease ago. If that was not the hold, it may have been the hold's
+	// renewal, so the hold may end sooner than its owner expects.
 	recent bool
-	// late: recent, and the operation does not ask Redis. If Redis forgot the hold, its owner need not know that yet.
+	// late says that recent is true and the operation does not ask Redis. If Redis forgot the hold, its owner need not know
+	// that yet.
 	late bool
 }
 
@@ -28,7 +29,7 @@ const (
 	shown   verb = "shown"   // an operation showed the owner that it has the lock
 	part    verb = "part"    // an Unlock that is not the last
 	give    verb = "give"    // the last Unlock
-	lapse   verb = "lapse"   // the hold ends by itself, if it has not ended
+	lapse   verb = "lapse"   // the hold ends by itself, unless it has already ended
 	forget  verb = "forget"  // Redis forgets the lock
 	doubt   verb = "doubt"   // Redis may have forgotten the last writes
 )
@@ -39,7 +40,7 @@ type state struct {
 	count  int    // the hold count
 	token  uint64 // the hold's token; 0: not known
 	max    uint64 // the highest token so far
-	doubt  bool   // Redis may have forgotten the hold, or when it ends
+	doubt  bool   // Redis may have forgotten the hold, or the end of its lease
 	ghosts string // holds that Redis forgot and whose owners do not know that, as text: a slice cannot be compared
 }
 
@@ -62,7 +63,7 @@ var model = porcupine.Model{
 	},
 }
 
-// do does one step, and returns false if a lock cannot do it.
+// do does one step, and returns false if no lock can do it.
 func (s state) do(in step) (state, bool) {
 	held := s.hold == in.hold
 	switch in.verb {
@@ -124,7 +125,8 @@ func (s state) forgets() state {
 	return s.free()
 }
 
-// A ghost is a hold that Redis forgot. In the set of ghosts it is its number between blanks.
+// ghost returns the text for a hold that Redis forgot: the hold's number between blanks. The set of ghosts consists of such
+// texts.
 func ghost(hold int) string { return fmt.Sprintf(" %d ", hold) }
 
 func (s state) haunted(hold int) bool { return strings.Contains(s.ghosts, ghost(hold)) }

@@ -24,7 +24,8 @@ func Now() int64 {
 type Kind string
 
 // The kinds of operations. Acquire is any way to take the lock. Look sends no command. Await gives the lock up, waits, and
-// takes it again: OK if the hold afterwards is a new one, with its token, and No if it is still the one from before.
+// takes the lock again. Its outcome is OK if the hold afterwards is a new one, with a token of its own, and No if it is still
+// the hold from before.
 const (
 	Acquire Kind = "acquire"
 	Unlock  Kind = "unlock"
@@ -43,7 +44,7 @@ const (
 	No      Outcome = "no"       // nothing was acquired, or nothing is known
 	Lost    Outcome = "lost"     // the hold ended by itself
 	NotHeld Outcome = "not held" // there was no hold
-	Unknown Outcome = "unknown"  // of Unlock: the hold has ended for its owner, without a reply from Redis
+	Unknown Outcome = "unknown"  // of Unlock: there was no reply from Redis; for its owner the hold has ended
 	Untold  Outcome = "untold"   // of Look at a shared hold: it is gone, but its owner's Lost channel is still open
 )
 
@@ -62,7 +63,7 @@ type Op struct {
 	Note    string  `json:"note,omitempty"`  // the text of the error
 }
 
-// A Log writes operations to a file, each line with one write: the death of the process costs at most half a line.
+// A Log writes operations to a file. It writes each line at once, so the death of the process costs at most half a line.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File
@@ -77,7 +78,7 @@ func NewLog(path string) (*Log, error) {
 	return &Log{file: file}, nil
 }
 
-// Write adds an operation. One that may never return is written twice: when it is called and when it has returned.
+// Write adds an operation. An operation that may never return is written twice: when it is called and when it has returned.
 func (l *Log) Write(op Op) error {
 	line, err := json.Marshal(op)
 	if err != nil {
@@ -94,7 +95,7 @@ func (l *Log) Write(op Op) error {
 // Close ends the file.
 func (l *Log) Close() error { return l.file.Close() }
 
-// Read returns the operations of a file in the order of their completion, then those without one.
+// Read returns the operations of a file in the order of their completion, followed by those that were not completed.
 func Read(path string) ([]Op, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -21,7 +21,7 @@ type SharedHistory struct {
 	Permits map[string]int // limits of the semaphores; the other names are read-write locks
 }
 
-// A use is one hold of one client: its read side, its write side, or its permits.
+// A use is one hold of one client: of the read side, of the write side, or of permits.
 type use struct {
 	client  string
 	process string
@@ -31,7 +31,7 @@ type use struct {
 	depth   int    // acquires that are not unlocked yet
 	token   uint64 // token or version; 0: not known
 	shown   int64  // when the client began its last check that showed the hold; 0: never
-	end     int64  // when the client had released it, or had learned of the loss
+	end     int64  // when the client had released the hold, or had learned of its loss
 }
 
 // all is the number of units that a writer uses.
@@ -78,7 +78,7 @@ func (v *Verdict) judgeShared(h SharedHistory, name string, ops []Op) {
 type reader struct {
 	h        SharedHistory
 	uses     []*use
-	saw      []Op // uses by readers that see another version than at first
+	saw      []Op // operations that showed a reader another version than its first
 	lost     int
 	findings []string
 }
@@ -101,7 +101,7 @@ func (r *reader) read(ops []Op) {
 
 // client reads the operations of one client on one side of the name, in order.
 func (r *reader) client(ops []Op) {
-	var now *use // nil: nothing is in use
+	var now *use // nil if nothing is in use
 	owed := 0    // Unlocks still to be called
 	for _, op := range ops {
 		switch {
@@ -148,7 +148,7 @@ func (r *reader) client(ops []Op) {
 	}
 }
 
-// unlock ends one hold of u, and returns what is left of u: nil after the last one.
+// unlock ends one of the holds that u counts, and returns what is left of u: nil after the last one.
 func (u *use) unlock(op Op) *use {
 	if u == nil {
 		return nil
@@ -206,12 +206,12 @@ func (u *use) String() string {
 	return fmt.Sprintf("%d permits", u.units)
 }
 
-// certain reports whether the use certainly lasted for some time: from the end of the call that took it to the
-// beginning of the last one that showed it.
+// certain reports whether the use certainly lasted for some time: from the end of the call that took the units to the beginning
+// of the last call that showed them.
 func (u *use) certain() bool { return u.shown > u.taken.Return }
 
-// blind are the times, sorted and without overlap, in which sessions may trust units that Redis has forgotten: they
-// learn of that within a lease.
+// blind returns the times in which sessions may trust units that Redis has forgotten. The times are sorted and do not overlap.
+// Each lasts for a lease, within which sessions learn of the loss.
 func (h SharedHistory) blind() (spans []Span) {
 	forgets := slices.SortedFunc(slices.Values(h.Forgets), func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	for _, f := range forgets {
@@ -229,7 +229,7 @@ func blindAt(blind []Span, from, to int64) bool {
 	return slices.ContainsFunc(blind, func(s Span) bool { return s.From <= from && to <= s.To })
 }
 
-// mostOverlaps limits how many overlaps are named.
+// mostOverlaps limits how many overlaps are reported.
 const mostOverlaps = 5
 
 // overlaps finds times at which more units are certainly in use than exist.
@@ -277,7 +277,7 @@ func names(inside map[*use]bool) string {
 	return strings.Join(all, ", ")
 }
 
-// tooMany reports whether the uses exceed the limit together. A writer may read at the same time.
+// tooMany reports whether the uses together exceed the limit. A writer may read at the same time.
 func tooMany(inside map[*use]bool, limit int) bool {
 	total := 0
 	writer := ""
@@ -294,12 +294,12 @@ func tooMany(inside map[*use]bool, limit int) bool {
 	return total > limit
 }
 
-// fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were issued
-// twice. When Redis has forgotten, sessions may use what they have for a lease, so only uses of the same process are
-// compared. A replica that lacks the last writes brings an older record back: a reader that comes then has a higher
-// version than its own process has seen, and that is all that is certain. A writer uses up its tokens even if it writes
-// nothing: readers that come later have a higher version than those of a session that has been reading all along. So a
-// version must be above the tokens of writers and what its own process has seen, and a token above everything.
+// fallen finds tokens and versions that are lower than those of uses that began before, and tokens that were issued twice. When
+// Redis has forgotten, sessions may use what they have for a lease, so only uses of the same process are compared. A replica
+// that lacks the last writes brings an older record back. A reader that comes then has a higher version than its own process
+// has seen, but nothing else is certain. A writer uses up its tokens even if it writes nothing, so readers that come later have
+// a higher version than those of a session that has been reading all along. Therefore a version must be above the tokens of
+// writers and above what its own process has seen, and a token above everything.
 func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	known := slices.DeleteFunc(slices.Clone(uses), func(u *use) bool { return u.token == 0 })
 	blind := h.blind()
@@ -332,14 +332,14 @@ func (h SharedHistory) fallen(uses []*use) (findings []string) {
 	return findings
 }
 
-// bounds are the uses with the highest tokens and versions among those that were shown so far.
+// bounds has the uses with the highest tokens and versions among the uses that were shown so far.
 type bounds struct {
 	highest *use
 	wrote   *use            // of the writers
 	own     map[string]*use // of each process
 }
 
-// show takes a use that was shown into account.
+// show updates the bounds by a use that was shown.
 func (b *bounds) show(u *use) {
 	if u.token > b.highest.token {
 		b.highest = u
@@ -352,8 +352,8 @@ func (b *bounds) show(u *use) {
 	}
 }
 
-// below returns the use above which u must be: a writer above everything, a reader above the writers and what its own
-// process has seen.
+// below returns the use whose token u's token must exceed: for a writer the highest of all uses, for a reader the highest of
+// the writers and of its own process.
 func (b *bounds) below(u *use) *use {
 	if !u.read {
 		return b.highest
@@ -364,7 +364,7 @@ func (b *bounds) below(u *use) *use {
 	return b.wrote
 }
 
-// older reports whether a reader may have got its version from an older record than there was before.
+// older reports whether u is a reader that may have got its version from an older record, which a failover brought back.
 func (h SharedHistory) older(u *use) bool {
 	return u.read && slices.ContainsFunc(h.Forgets, func(s Span) bool { return s.Partly && s.From <= u.taken.Return })
 }
@@ -374,11 +374,11 @@ type sharedStep struct {
 	verb   verb
 	client int    // of the client; from 1
 	token  uint64 // or version; 0: not known
-	after  uint64 // the token of the write that must be the last one before; the tokens show which one that is
+	after  uint64 // the token of the last write before this step; the tokens show which write that is
 	by     string
 }
 
-// What the model does besides acquiring and releasing the write side.
+// These verbs are what the model does besides acquiring and releasing the write side.
 const (
 	takeRead verb = "read"
 	giveRead verb = "give up reading"
@@ -393,9 +393,9 @@ type sharedState struct {
 	written uint64 // token of the last write
 }
 
-// sharedModel is a read-write lock whose tokens rise above all versions, and whose versions show which write was the
-// last: the same version is seen twice only if nothing was written in between. Readers are only counted, so that states
-// that differ only in the readers' names are equal. Each step names the write before it, which keeps the search small.
+// sharedModel is a read-write lock whose tokens rise above all versions, and whose versions show which write was the last: the
+// same version is seen twice only if nothing was written in between. Readers are only counted, so states that differ only in
+// the readers' names are equal. Each step has the token of the write before it, which keeps the search small.
 var sharedModel = porcupine.Model{
 	Init: func() any { return sharedState{} },
 	Step: func(s, input, _ any) (bool, any) {
@@ -412,7 +412,7 @@ var sharedModel = porcupine.Model{
 	},
 }
 
-// do does one step, and returns false if a read-write lock cannot do it.
+// do does one step, and returns false if no read-write lock can do it.
 func (s sharedState) do(in sharedStep) (sharedState, bool) {
 	ok := in.token == 0 || in.after == s.written && (in.verb != take || in.token >= s.highest)
 	switch in.verb {
@@ -435,7 +435,7 @@ func (s sharedState) do(in sharedStep) (sharedState, bool) {
 	return s, ok
 }
 
-// sharedSteps returns the steps of the uses that are certain: a use that was never shown proves nothing.
+// sharedSteps returns the steps of the uses that are certain. A use that was never shown proves nothing.
 func sharedSteps(r *reader) (steps []porcupine.Operation) {
 	clients := make(map[string]int)
 	var written []uint64

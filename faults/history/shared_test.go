@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// reads and so on make operations on shared holds.
+// The functions reads to gives make operations on shared holds.
 func reads(client string, call, ret int64) Op {
 	return Op{Client: client, Process: client, Kind: Acquire, Read: true, Call: call, Return: ret, Outcome: OK}
 }

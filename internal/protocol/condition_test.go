@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// A signal that was not acknowledged in time goes to another waiter at the next Signal: it need not wait for a heartbeat.
+// The next Signal gives a signal that was not acknowledged in time to another waiter. The signal need not wait for a heartbeat.
 func TestASignalTakesBackThoseThatWereNotAcknowledged(t *testing.T) {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
 	take := func(session string, epoch uint64) {
@@ -39,8 +39,8 @@ func TestASignalTakesBackThoseThatWereNotAcknowledged(t *testing.T) {
 	assert.Equal(t, backend.Signalled, l.Withdraw("c", "ready", 2), "two signals have woken two waiters")
 }
 
-// A session shows its tickets once in a heartbeat, which may be longer than a record is kept at least. Whatever has the ticket
-// is kept until then.
+// A session shows its tickets once in a heartbeat, which may last longer than the shortest time for which a record is kept. All
+// keys with the ticket are kept until then.
 func TestATicketIsKeptForLongerThanItsPatience(t *testing.T) {
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Publish: func(string, protocol.Message) {}}
 	reply, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Second}, time.Hour)

@@ -11,11 +11,12 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// now is by a server's clock that has run for long.
+// now is the time of a server's clock that has run for long.
 const now = 1000 * time.Hour
 
-// passed returns a lock that session a has by its second attempt, which kept the lease of ten seconds of the first. It was sent
-// as sessions send theirs: as a comparison, and else in full.
+// passed returns a lock that session a has by its second attempt. The first attempt has begun a lease of ten seconds, and the
+// second one has kept it. The second attempt is sent as sessions send attempts: first as a comparison and, if that fails, in
+// full.
 func passed(t *testing.T, lease time.Duration, seen backend.Token) (*protocol.Lock, backend.AcquireReply) {
 	t.Helper()
 	l := &protocol.Lock{Name: "lock", Keep: time.Minute, Brief: time.Minute, Publish: func(string, protocol.Message) {}}
@@ -32,14 +33,14 @@ func passed(t *testing.T, lease time.Duration, seen backend.Token) (*protocol.Lo
 	return l, reply
 }
 
-// A lean attempt that begins no lease leaves the record as it is, so it passes only if that is kept for long enough.
+// A lean attempt that begins no lease leaves the record as it is. So it passes only if the record is kept for long enough.
 func TestTheRecordOutlivesAPassWithALongerLease(t *testing.T) {
 	l, _ := passed(t, time.Hour, 0)
 	require.NotZero(t, l.Renew(now+time.Second, "a", 2, time.Hour))
 	assert.NotZero(t, l.Renew(now+50*time.Minute, "a", 2, time.Second), "a hold without its record is lost")
 }
 
-// A token that is ahead of the clock needs a record that is kept until the clock has reached it.
+// If a token is ahead of the clock, the record must be kept until the clock has reached the token.
 func TestAPassAheadOfTheClockKeepsItsToken(t *testing.T) {
 	l, reply := passed(t, 10*time.Second, backend.Token((now + time.Hour).Microseconds()))
 	l.Release(now, "a", backend.ReleaseRequest{Epoch: 2}, 0, 0)

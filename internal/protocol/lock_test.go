@@ -10,8 +10,8 @@ import (
 	"github.com/relock-go/relock/backend"
 )
 
-// The record of a lock is kept for a short time only if nothing but the time until which the attempt may be executed, and the
-// clock, is needed to refuse late copies.
+// The record of a lock is kept for a short time only if late copies of attempts can be refused without it, by the clock and the
+// time until which an attempt may be executed.
 func TestTheRecordIsKeptBrieflyWhereNoSessionWaits(t *testing.T) {
 	const now, limit = 1000 * time.Hour, 2 * time.Second
 	const brief, long = time.Minute, time.Hour
@@ -90,7 +90,7 @@ func TestTheRecordIsKeptBrieflyWhereNoSessionWaits(t *testing.T) {
 	}
 }
 
-// A lock that refuses copies of an attempt is in use, though no session has used it for a while.
+// A lock that refuses copies of an attempt counts as in use, even if no session has used it for a while.
 func TestALockThatRefusesAttemptsIsInUse(t *testing.T) {
 	l := &Lock{Keep: time.Hour, Publish: func(string, Message) {}}
 	reply, err := l.Acquire(time.Second, "a", backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Second, Tokens: 1}, time.Minute)

@@ -24,7 +24,7 @@ func resume(l *protocol.Lock, lease time.Duration, seen backend.Token) backend.R
 	return reply
 }
 
-// If the record did not know the hold's new session, the hold would be lost at its first renewal.
+// Without a record that has the hold's new session, the hold would be lost at its first renewal.
 func TestResumeWithoutARecordMakesOne(t *testing.T) {
 	l := held(t)
 	before := l.Record.Last
@@ -52,7 +52,8 @@ func TestResumeWithALongerLeaseKeepsTheRecord(t *testing.T) {
 	assert.NotZero(t, l.Renew(50*time.Minute, "b", 7, time.Second))
 }
 
-// A session that has the lock does not wait for it: else the lock would go to an attempt that no owner makes any more.
+// A session that has the lock does not wait for it. Otherwise the lock would be granted to an attempt that no owner makes any
+// more.
 func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 	l := held(t)
 	reply, err := l.Acquire(time.Second, "b", backend.AcquireRequest{Epoch: 3, Owner: "1", Holds: 1, Tokens: 1, Lease: time.Second, Queue: true,
@@ -64,7 +65,7 @@ func TestResumeGivesUpThePlaceOfItsSession(t *testing.T) {
 	assert.False(t, l.Inspect(3*time.Second).Locked)
 }
 
-// A hold is counted for its owner alone, as the scripts do, which find the count under the owner's name.
+// A hold is counted only for its owner. The scripts do the same: they find the count under the owner's name.
 func TestReentryIsTheOwners(t *testing.T) {
 	l := held(t)
 	request := backend.ReenterRequest{Epoch: 1, Owner: "another", Op: 1, Holds: 2}

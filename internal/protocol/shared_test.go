@@ -11,7 +11,7 @@ import (
 	"github.com/relock-go/relock/internal/protocol"
 )
 
-// permits is a semaphore of ten permits. Sessions are remembered for a second for the sake of late copies.
+// permits is a semaphore of ten permits. Because of late copies, the semaphore remembers a session for a second.
 type permits struct {
 	*protocol.Shared
 	t *testing.T
@@ -42,7 +42,7 @@ func (p permits) entry(session string) *protocol.Entry {
 	return nil
 }
 
-// A name is free soon after its units were given back, however long their lease was.
+// A name is free soon after its last units were given back, however long the lease of the units was.
 func TestASharedNameIsFreeSoonAfterItsLastUse(t *testing.T) {
 	p := newPermits(t)
 	p.say(time.Second, "a", 1, 0, 3)
@@ -52,7 +52,7 @@ func TestASharedNameIsFreeSoonAfterItsLastUse(t *testing.T) {
 	assert.False(t, p.InUse(13*time.Second))
 }
 
-// The scripts read the summary in place of all entries.
+// The summary must agree with the entries, because the scripts read it in place of all entries.
 func TestTheSummaryIsExact(t *testing.T) {
 	p := newPermits(t)
 	p.say(time.Second, "a", 1, 0, 7)

@@ -13,7 +13,8 @@ import (
 	"github.com/relock-go/relock/internal/testsize"
 )
 
-// A history is a random sequence of what sessions of a shared name do, with what they have learned from replies and messages.
+// A history is a random sequence of what sessions of a shared name do. It also has what the sessions have learned from replies
+// and messages.
 type history struct {
 	*Shared
 	*rand.Rand
@@ -22,7 +23,7 @@ type history struct {
 	now      Instant
 	last     map[string]backend.ShareRequest
 	believed map[string]int // how many units each session believes it may keep
-	granted  bool           // in the last step
+	granted  bool           // whether units were granted in the last step
 	log      strings.Builder
 }
 
@@ -41,7 +42,8 @@ func newHistory(seed uint64) *history {
 
 func pick[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
 
-// step lets time pass, and then has one of four sessions ask, or ask again, or all lose what they have.
+// step lets time pass. Then either one of four sessions sends a new request or repeats its last one, or all sessions lose what
+// they have.
 func (h *history) step() {
 	h.now += pick[Instant](h, 0, time.Millisecond, 20*time.Millisecond, 400*time.Millisecond, 1500*time.Millisecond)
 	h.granted = false
@@ -87,7 +89,8 @@ func (h *history) request(session string, epoch uint64) backend.ShareRequest {
 	return req
 }
 
-// most returns how many units a session may keep while it asks for more: a writer that asks keeps at most those of a reader.
+// most returns how many units a session may keep while it asks for more. A session that asks for the write side may keep at
+// most the units of a reader.
 func (h *history) most() int {
 	if h.kind == backend.ReadWrite {
 		return 1
@@ -95,7 +98,7 @@ func (h *history) most() int {
 	return h.limit
 }
 
-// check returns what a session should know and does not. queued is whether a session waited before the step.
+// check returns what a session should know and does not know. queued reports whether a session waited before the step.
 func (h *history) check(queued bool) string {
 	head, may := h.head(), h.allowance(h.now)
 	for i := range h.Entries {

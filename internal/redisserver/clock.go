@@ -20,15 +20,15 @@ type Clock struct {
 	library string
 	file    *os.File
 
-	mu      sync.Mutex // guards the fields below, which the file has too
+	mu      sync.Mutex // guards the fields below, whose values are also in the file
 	current int64
 	since   time.Time
 	ahead   time.Duration
 	ppm     int64
 }
 
-// StartWithClock is Start for a server whose wall clock can be set. It needs a C compiler: without one the test is
-// skipped, or fails, as without a server.
+// StartWithClock does what Start does, but the server's wall clock can be set. It needs a C compiler. Without one the test is
+// skipped or fails, as it does without a server.
 func StartWithClock(tb testing.TB, options ...string) *Server {
 	tb.Helper()
 	return begin(tb, &Server{dir: tb.TempDir(), options: options, clock: newClock(tb)})
@@ -37,7 +37,7 @@ func StartWithClock(tb testing.TB, options ...string) *Server {
 // Clock returns the clock of a server that StartWithClock has started. The clock survives a restart of the server.
 func (s *Server) Clock() *Clock { return s.clock }
 
-// newClock compiles the library that changes a process's clock, and creates the file with the time that it shows.
+// newClock compiles the library that changes a process's clock, and creates the file with the time that this clock shows.
 func newClock(tb testing.TB) *Clock {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -94,11 +94,11 @@ func (c *Clock) Slew(ppm int64) {
 	c.setLocked(0, ppm)
 }
 
-// betweenLooks is longer than Valkey 9.1 may show the old time: it reads the wall clock once a millisecond, and counts
-// with its monotonic clock in between.
+// betweenLooks is longer than Valkey 9.1 may show the old time: Valkey reads the wall clock once a millisecond, and in between
+// adds the time that its monotonic clock shows.
 const betweenLooks = 2 * time.Millisecond
 
-// setLocked writes that of the file's two settings which is not current, and then makes it current.
+// setLocked writes that one of the file's two settings which is not current, and then makes it the current one.
 // The server maps the file into its memory. Every command that is sent after setLocked has returned sees the new time.
 func (c *Clock) setLocked(step time.Duration, ppm int64) {
 	now := time.Now()

@@ -17,15 +17,16 @@ import (
 // A Cluster is a Redis Cluster of this test alone.
 type Cluster struct {
 	Masters  []*Server   // each with an equal part of the slots, in order
-	Replicas [][]*Server // by master
+	Replicas [][]*Server // the replicas of each master, in the order of Masters
 }
 
 const (
-	// clusterTimeout bounds how long the nodes may take to agree.
+	// clusterTimeout is how long the nodes may take to agree.
 	clusterTimeout = time.Minute
-	// meetTries is how often the nodes are introduced: a node forgets one that does not reply in time.
+	// meetTries is how often the nodes are introduced to each other: a node forgets another node that does not reply in time.
 	meetTries = 3
-	// betweenAsks is the pause before nodes are asked again: each question makes a connection, and to agree takes seconds.
+	// betweenAsks is the pause before nodes are asked again. Each question makes a new connection, and the nodes need seconds
+	// to agree.
 	betweenAsks = 50 * time.Millisecond
 	// formed is the channel over which the nodes show that they hear each other.
 	formed = "relock-cluster-formed"
@@ -49,7 +50,7 @@ func StartCluster(tb testing.TB, masters, replicasEach int, options ...string) *
 	return c
 }
 
-// startNode starts a node that knows no other node yet.
+// startNode starts a node that does not know any other node yet.
 func startNode(tb testing.TB, options []string) *Server {
 	tb.Helper()
 	return begin(tb, &Server{dir: tb.TempDir(), bus: true, options: append([]string{"--cluster-enabled", "yes",
@@ -80,7 +81,7 @@ const slots = 16384
 func (c *Cluster) form() error {
 	nodes, n := c.Nodes(), len(c.Masters)
 	for i, node := range nodes {
-		// Epochs that differ from the start need not be negotiated.
+		// The nodes need not negotiate their epochs if these differ from the beginning.
 		if _, err := node.Command("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (c *Cluster) form() error {
 	if err := c.meet(); err != nil {
 		return err
 	}
-	if err := c.replicate(); err != nil { // meanwhile the masters let their first two seconds pass, in which they accept nothing
+	if err := c.replicate(); err != nil { // meanwhile the first two seconds of the masters pass, in which they accept nothing
 		return err
 	}
 	if err := awaitAll(nodes, "CLUSTER INFO", "cluster_state:ok", fmt.Sprintf("cluster_slots_ok:%d\r", slots),
@@ -110,15 +111,16 @@ func (c *Cluster) form() error {
 	return awaitMessages(nodes)
 }
 
-// arrivals are the messages that subscribers have received: from which node, and at which.
+// arrivals has the messages that subscribers have received. Each key has the node that published the message, and the node at
+// which it arrived.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[[2]string]bool
 	err error // why a subscriber has ended
 }
 
-// awaitMessages waits until what is published at each node arrives at all. Nodes that agree on everything can still lose
-// each other's messages, until they replace a connection that does not work: after their cluster-node-timeout.
+// awaitMessages waits until what is published at each node arrives at all nodes. Nodes that agree on everything can still lose
+// each other's messages until their cluster-node-timeout has passed and they have replaced connections that do not work.
 func awaitMessages(nodes []*Server) error {
 	got := &arrivals{all: map[[2]string]bool{}}
 	var subscribers sync.WaitGroup
@@ -146,7 +148,7 @@ func awaitMessages(nodes []*Server) error {
 	}
 }
 
-// receive subscribes at a node until ctx ends. Then it closes the client.
+// receive subscribes at a node until ctx ends, and then closes the client.
 func (a *arrivals) receive(ctx context.Context, client rueidis.Client, at string) {
 	defer client.Close()
 	err := client.Receive(ctx, client.B().Subscribe().Channel(formed).Build(), func(m rueidis.PubSubMessage) {
@@ -191,7 +193,7 @@ func (c *Cluster) replicate() error {
 	return nil
 }
 
-// ids returns the names of nodes.
+// ids returns the names by which nodes know each other.
 func ids(nodes ...*Server) (all []string, err error) {
 	for _, node := range nodes {
 		id, err := node.Command("CLUSTER", "MYID")
@@ -203,7 +205,7 @@ func ids(nodes ...*Server) (all []string, err error) {
 	return all, nil
 }
 
-// meet introduces the nodes to each other, and waits until they all know each other by name.
+// meet introduces the nodes to each other, and waits until each node knows all others by name.
 func (c *Cluster) meet() error {
 	nodes := c.Nodes()
 	names, err := ids(nodes...)
@@ -226,8 +228,8 @@ func (c *Cluster) meet() error {
 	return err
 }
 
-// awaitAll waits until every server replies to a command with all of the words. It asks them in order, and again from the
-// first after one that does not.
+// awaitAll waits until every server replies to a command with all of the words. It asks the servers in order. If one of them
+// does not reply so, awaitAll pauses and begins again with the first.
 func awaitAll(servers []*Server, command string, words ...string) error {
 	for deadline := time.Now().Add(clusterTimeout); ; time.Sleep(betweenAsks) {
 		last := ""
@@ -254,10 +256,10 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// commandTimeout bounds one command of Command.
+// commandTimeout is how long one call of Command may take.
 const commandTimeout = 30 * time.Second
 
-// Command sends the server one command over a connection of its own, and returns the reply as text.
+// Command sends the server one command over a new connection, and returns the reply as text.
 func (s *Server) Command(words ...string) (string, error) {
 	client, err := s.connect()
 	if err != nil {
@@ -273,7 +275,7 @@ func (s *Server) Command(words ...string) (string, error) {
 	return text(reply), nil
 }
 
-// connect opens a connection to this server alone.
+// connect opens a connection to this server only, even if the server is a node of a Cluster.
 func (s *Server) connect() (rueidis.Client, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true,
 		DisableCache: true, DisableRetry: true, AlwaysRESP2: true, ClientSetInfo: rueidis.DisableClientSetInfo,

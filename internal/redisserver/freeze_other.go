@@ -4,7 +4,7 @@ package redisserver
 
 import "runtime"
 
-// Freeze panics: there is no signal that suspends a process.
+// Freeze panics, because no signal can suspend a process here.
 func (s *Server) Freeze() { panic("redisserver: no process can be suspended on " + runtime.GOOS) }
 
 // Thaw does nothing.

@@ -4,7 +4,7 @@ package redisserver
 
 import "syscall"
 
-// Freeze suspends the process, as an overloaded machine would: connections stay open and no command gets a reply.
+// Freeze suspends the process, as an overloaded machine would do: connections stay open, and no command gets a reply.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen server go on.

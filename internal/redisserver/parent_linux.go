@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes a process end with this one, also if this one is killed, as by its time limit.
+// dieWithParent makes a process end when this process ends, even if this process is killed, for example because its time is
+// over.
 func dieWithParent(process *exec.Cmd) {
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -18,9 +18,9 @@ import (
 
 const orphanVariable = "RELOCK_TEST_ORPHAN"
 
-// The process in this test is killed, as go test kills a process whose time is over.
+// This process kills another one, as go test kills a process whose time is over. The servers of that process must end, too.
 func TestNoServerOutlivesItsProcess(t *testing.T) {
-	redisserver.Start(t) // or there is no server to start
+	redisserver.Start(t) // without a server to start, this ends the test
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerOfAProcessThatIsKilled$", "-test.timeout=5m")
 	child.Env = append(os.Environ(), orphanVariable+"=1")
 	output, err := child.StdoutPipe()
@@ -29,7 +29,7 @@ func TestNoServerOutlivesItsProcess(t *testing.T) {
 	line, err := bufio.NewReader(output).ReadString('\n')
 	require.NoError(t, err)
 	addr := strings.TrimSpace(line)
-	conn, err := net.Dial("tcp", addr) // before another process can have the port
+	conn, err := net.Dial("tcp", addr) // quickly, before another process can have the port
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.Write([]byte("PING\r\n"))

@@ -4,5 +4,5 @@ package redisserver
 
 import "os/exec"
 
-// dieWithParent does nothing: elsewhere a server is left behind by a test process that is killed.
+// dieWithParent does nothing. On this system a test process that is killed leaves its servers behind.
 func dieWithParent(*exec.Cmd) {}

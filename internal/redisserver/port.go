@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// A port is a loopback port of a server, while it runs and while it is stopped.
+// A port is a loopback port that a server has, both while it runs and while it is stopped.
 type port struct {
 	number int
-	socket *os.File // keeps the port from others; nil where nothing does
+	socket *os.File // keeps the port from other processes; nil where nothing does
 }
 
-// KeepAddr returns a free loopback address for a server of the test that is stopped and started again there. On Linux the
-// system gives it to nothing else until the test ends. The server must reuse addresses, as Go's listeners do.
+// KeepAddr returns a free loopback address for a server of the test that is stopped and started again at this address. On Linux
+// the system gives the address to nothing else until the test ends. The server must reuse addresses, as Go's listeners do.
 func KeepAddr(tb testing.TB) string {
 	tb.Helper()
 	p, err := reserve(0)

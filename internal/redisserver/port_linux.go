@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// reserve keeps a loopback port from others until the port is closed; 0 asks for any that is free.
+// reserve keeps a loopback port from other processes until the port is closed. If number is 0, it chooses any free port.
 //
-// Its socket is bound and does not listen. So connections are refused while no server listens there, and the system gives
-// the port to nothing that asks for a free one: a test that has stopped its server does not talk to another test's. A
-// server that reuses addresses, as Redis does, can listen there.
+// The port's socket is bound but does not listen. So connections are refused while no server listens there, and the system does
+// not give the port to a process that asks for a free one. Therefore a test that has stopped its server does not talk to the
+// server of another test. A server that reuses addresses, as Redis does, can listen there.
 func reserve(number int) (*port, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func reserve(number int) (*port, error) {
 	return p, nil
 }
 
-// bind binds a socket to a port where no other socket is, and lets others bind to it from then on.
+// bind binds a socket to a port to which no other socket is bound. From then on, other sockets may bind to the port.
 func bind(fd, number int) (int, error) {
 	loopback := [4]byte(net.IPv4(127, 0, 0, 1).To4())
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: number, Addr: loopback}); err != nil {

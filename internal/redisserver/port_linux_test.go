@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If the port were free, a test that has stopped its server might talk to the server of another test.
+// If a stopped server's port were free, its test might talk to the server of another test.
 func TestAStoppedServerKeepsItsPort(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -27,7 +27,7 @@ func TestAStoppedServerKeepsItsPort(t *testing.T) {
 	again.close()
 }
 
-// Connections to a kept address are refused until a server of the test listens there, and again after it was stopped.
+// Connections to a kept address are refused until a server of the test listens there, and also after this server was stopped.
 func TestAKeptAddrIsTheTestsAlone(t *testing.T) {
 	t.Parallel()
 	addr := KeepAddr(t)

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// reserve returns a port that is free now. Elsewhere than on Linux nothing keeps the port from other processes.
+// reserve returns a port that is free now. Only on Linux is the port kept from other processes.
 func reserve(number int) (*port, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", number))
 	if err != nil {

@@ -1,11 +1,12 @@
 // Package redisserver gives tests a real Redis. It starts the redis-server that is installed, on a free loopback port
 // and with nothing on disk, and stops it by its process id.
 //
-// RELOCK_REDIS_SERVER names another server program: an older Redis, or Valkey. It is started with options that Redis 6.2
-// knows too, and as a sentinel with --sentinel.
+// RELOCK_REDIS_SERVER names another server program, such as an older Redis, or Valkey. The program is started with options that
+// Redis 6.2 knows, too, and as a sentinel with --sentinel.
 //
-// With REENTRANT_REDIS=redis://… set, [URL] returns that server instead. Without it, and without a redis-server, tests
-// that need one are skipped; with REENTRANT_REDIS_REQUIRED=1 they fail, so that CI cannot skip them unnoticed.
+// If REENTRANT_REDIS is set to a URL, redis://…, [URL] returns this server's URL and starts no server. If it is not set and
+// there is no redis-server, tests that need one are skipped. With REENTRANT_REDIS_REQUIRED=1 these tests fail, so that CI
+// cannot skip them unnoticed.
 package redisserver
 
 import (
@@ -31,9 +32,9 @@ const (
 	binaryVariable   = "RELOCK_REDIS_SERVER"
 )
 
-// URL returns the URL of a Redis that may be shared with other tests and their processes: use keys of your own, and no
-// command that touches those of others. It is the one that REENTRANT_REDIS names, else a new one that ends with the
-// test.
+// URL returns the URL of a Redis that may be shared with other tests and their processes. Use keys of your own, and no command
+// that touches the keys of others. The Redis is the one that REENTRANT_REDIS names. If that is not set, it is a new one that
+// ends with the test.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	if url := os.Getenv(urlVariable); url != "" {
@@ -46,30 +47,30 @@ func URL(tb testing.TB) string {
 type Server struct {
 	addr    string
 	dir     string
-	config  string // a configuration file; "" for none
+	config  string // the name of a configuration file; "" for none
 	options []string
-	clock   *Clock            // the clock; nil for the machine's
-	bus     bool              // it is a node of a Cluster
-	ports   map[string]string // of the options with FreePort
-	kept    []*port           // what keeps all of its ports from others
+	clock   *Clock            // nil: the server has the machine's clock
+	bus     bool              // the server is a node of a Cluster
+	ports   map[string]string // the ports that replaced FreePort, by option
+	kept    []*port           // the reservations of all ports of the server
 	process *exec.Cmd
 	exited  chan struct{}
 	log     *output
 }
 
-// FreePort, as the value of an option, is replaced by a free port. Port returns it.
+// FreePort is the value of an option in place of which the server gets a free port. Port returns this port.
 const FreePort = "free port"
 
 // Port returns the port that replaced FreePort in an option.
 func (s *Server) Port(option string) string { return s.ports[option] }
 
-// Start starts a server that is stopped when the test ends. Options are as on redis-server's command line.
+// Start starts a server that is stopped when the test ends. The options are those of redis-server's command line.
 func Start(tb testing.TB, options ...string) *Server {
 	tb.Helper()
 	return begin(tb, &Server{dir: tb.TempDir(), options: options})
 }
 
-// StartSentinel starts a sentinel, with lines of configuration such as "sentinel monitor …".
+// StartSentinel starts a sentinel. The lines are its configuration, such as "sentinel monitor …".
 func StartSentinel(tb testing.TB, lines ...string) *Server {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -83,7 +84,7 @@ func StartSentinel(tb testing.TB, lines ...string) *Server {
 // binary returns the server's program.
 func binary() string { return cmp.Or(os.Getenv(binaryVariable), "redis-server") }
 
-// NeedTLS skips a test where the server was built without TLS. Only a server that RELOCK_REDIS_SERVER names may be built so.
+// NeedTLS skips a test if the server was built without TLS. This can be so only if RELOCK_REDIS_SERVER names the server.
 func NeedTLS(tb testing.TB) {
 	tb.Helper()
 	// A server without a certificate ends at once, and prints what it is missing.
@@ -93,14 +94,14 @@ func NeedTLS(tb testing.TB) {
 	}
 }
 
-// KnowsShards reports whether the server has sharded channels: Redis 6.2 does not.
+// KnowsShards reports whether the server has sharded channels. Redis 6.2 has none.
 func KnowsShards(tb testing.TB) bool {
 	tb.Helper()
 	version, err := exec.CommandContext(tb.Context(), binary(), "--version").Output()
 	return err != nil || !strings.Contains(string(version), " v=6.") // if there is no server, Start skips or fails
 }
 
-// NeedShards skips a test where the server has no sharded channels. Only one that RELOCK_REDIS_SERVER names may be so old.
+// NeedShards skips a test if the server has no sharded channels. Only a server that RELOCK_REDIS_SERVER names may be so old.
 func NeedShards(tb testing.TB) {
 	tb.Helper()
 	if os.Getenv(binaryVariable) != "" && !KnowsShards(tb) {
@@ -108,7 +109,7 @@ func NeedShards(tb testing.TB) {
 	}
 }
 
-// Installed reports whether there is a server that Start can start.
+// Installed reports whether there is a server program that Start can start.
 func Installed() bool {
 	_, err := exec.LookPath(binary())
 	return err == nil
@@ -130,7 +131,7 @@ func begin(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// startTries is how often Start chooses ports: where none can be kept, another process may take one before Redis does.
+// startTries is how often Start chooses ports. Where ports cannot be kept, another process may take a port before Redis does.
 const startTries = 5
 
 func (s *Server) start() error {
@@ -168,10 +169,11 @@ func (s *Server) choose() error {
 	return nil
 }
 
-// busOffset is how far the port of a node's bus is above the node's own port. Redis 6.2 has no option for another one.
+// busOffset is the difference between the port of a node's bus and the node's own port. Redis 6.2 has no option to change it.
 const busOffset = 10000
 
-// keepOwn reserves the server's own port, and for a node of a Cluster the port of its bus, too: the highest ports have none.
+// keepOwn reserves the server's own port. For a node of a Cluster it also reserves the port of the bus, so it does not use the
+// highest ports, which have none.
 func (s *Server) keepOwn() (*port, error) {
 	for {
 		own, err := s.keep(0)
@@ -184,7 +186,7 @@ func (s *Server) keepOwn() (*port, error) {
 	}
 }
 
-// keep reserves a port until giveBack; 0 is any that is free.
+// keep reserves a port until giveBack is called. If number is 0, it chooses any free port.
 func (s *Server) keep(number int) (*port, error) {
 	p, err := reserve(number)
 	if err == nil {
@@ -193,7 +195,7 @@ func (s *Server) keep(number int) (*port, error) {
 	return p, err
 }
 
-// giveBack gives up the ports that the server has, and those that it has tried.
+// giveBack gives up the ports that the server has, and the ports that it has tried to get.
 func (s *Server) giveBack() {
 	for _, p := range s.kept {
 		p.close()
@@ -204,7 +206,7 @@ func (s *Server) giveBack() {
 // launch starts the process on the server's address and waits until it is ready.
 func (s *Server) launch() error {
 	host, port, _ := net.SplitHostPort(s.addr)
-	// A replica writes what it copies to a file, and a server that starts reads it.
+	// A replica writes the data that it copies to a file, and a server reads this file when it starts.
 	_ = os.Remove(filepath.Join(s.dir, "dump.rdb"))
 	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
 	for i, option := range s.options {
@@ -239,7 +241,7 @@ func (s *Server) launch() error {
 // run starts the process, sends the result to started, and waits until the process ends.
 func (s *Server) run(started chan<- error) {
 	defer close(s.exited)
-	// The parent with which the process dies is this thread, so it has to stay.
+	// The kernel ends the process when this thread ends, so the goroutine must keep the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := s.process.Start()
@@ -252,8 +254,8 @@ func (s *Server) run(started chan<- error) {
 // startTimeout bounds how long a server may take to become ready.
 const startTimeout = time.Minute
 
-// await waits until the server's log says that it is ready. It does not send a command: another process may have the
-// port.
+// await waits until the server's log says that the server is ready. It does not send a command, because another process may
+// have the port.
 func (s *Server) await() error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if s.log.has("Ready to accept connections", "Sentinel ID is") {
@@ -301,7 +303,7 @@ func (s *Server) URL() string { return "redis://" + s.addr }
 // Log returns what the server has printed since it was last started.
 func (s *Server) Log() string { return s.log.String() }
 
-// Stop kills the server with SIGKILL, so it saves nothing. On a stopped server it does nothing.
+// Stop kills the server with SIGKILL, so the server saves nothing. If the server is stopped, Stop does nothing.
 func (s *Server) Stop() {
 	s.signal(syscall.SIGKILL)
 	<-s.exited
@@ -312,7 +314,7 @@ func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Stop()
 	err := s.launch()
-	// Another process may have the port for a moment, if only as the local port of a connection.
+	// Another process may have the port for a moment, for example as the local port of a connection.
 	for deadline := time.Now().Add(startTimeout); err != nil && time.Now().Before(deadline); err = s.launch() {
 		time.Sleep(20 * time.Millisecond)
 	}

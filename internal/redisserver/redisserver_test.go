@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// soon is how long a test waits for a reply that does not come. It is long enough for one that does.
+	// soon is how long a test waits for a reply that does not come. It is long enough for a reply that comes.
 	soon   = 100 * time.Millisecond
 	enough = time.Minute
 )
 
-// ask sends an inline command and returns the first line of the reply, if it comes in time.
+// ask sends an inline command, and returns the first line of the reply if the reply comes in time.
 func ask(t *testing.T, addr, command string, patience time.Duration) (string, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Parallel lets n tests of a package run in parallel; -parallel on the command line takes precedence. It is for the
-// TestMain of tests that mostly wait: for servers to start, leases to end or messages. By default only as many tests
-// run as there are processors, which then stay idle. Under the race detector Parallel does nothing.
+// Parallel lets n tests of a package run in parallel, unless the command line has -parallel. It is for the TestMain of tests
+// that mostly wait: for servers to start, for leases to end or for messages. By default only as many tests run as there are
+// processors, and the processors are then idle. Under the race detector Parallel does nothing.
 func Parallel(n int) {
 	if underRace {
 		return
@@ -19,8 +19,8 @@ func Parallel(n int) {
 	}
 }
 
-// CollectLess makes the garbage collector run less often, unless the environment sets GOGC. It is for a TestMain of
-// tests that make much garbage in a small heap, as many short-lived servers and clients do.
+// CollectLess makes the garbage collector run less often, unless the environment sets GOGC. It is for the TestMain of tests
+// that make much garbage in a small heap. Many short-lived servers and clients do that.
 func CollectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

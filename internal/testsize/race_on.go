@@ -2,5 +2,5 @@
 
 package testsize
 
-// underRace is true: everything takes ten times the processor, so that tests no longer mostly wait.
+// underRace is true: under the race detector everything takes ten times as much processor time, so tests no longer mostly wait.
 const underRace = true

@@ -1,6 +1,6 @@
-// Package testsize sets the size of tests: small by default, so that running all of them is quick, and full with
-// RELOCK_FULL=1, as in the stages full-size, explore and mutants of .ci/run. RELOCK_TOPOLOGIES=1 adds the suites on more
-// kinds of deployments.
+// Package testsize sets the size of tests. By default tests are small, so that it is quick to run all of them. With
+// RELOCK_FULL=1 they have their full size, as in the stages full-size, explore and mutants of .ci/run. With RELOCK_TOPOLOGIES=1
+// the suites also run on more kinds of deployments.
 package testsize
 
 import (
@@ -16,7 +16,7 @@ func Full() bool {
 	return full
 }
 
-// Of returns all at full size, and few otherwise.
+// Of returns all if tests run at their full size, and few otherwise.
 func Of(all, few int) int {
 	if Full() {
 		return all
@@ -24,7 +24,7 @@ func Of(all, few int) int {
 	return few
 }
 
-// FullOnly skips a test that no smaller size makes quick, unless tests run at their full size.
+// FullOnly skips a test that is slow at any size, unless tests run at their full size.
 func FullOnly(t testing.TB) {
 	t.Helper()
 	if !Full() {
@@ -32,8 +32,8 @@ func FullOnly(t testing.TB) {
 	}
 }
 
-// Patience returns how long a test waits for what must come. It only bounds the time of a failure, and is long because
-// the machine may be slow. With a seeded fault (see mutants), which is expected to fail, it is 15 s at most.
+// Patience returns how long a test waits for what must come. This time passes only when the test fails, and is long because the
+// machine may be slow. With a seeded fault (see mutants), with which the test is expected to fail, it is at most 15 s.
 func Patience(long time.Duration) time.Duration {
 	if os.Getenv("RELOCK_MUTANT") != "" {
 		return min(long, 15*time.Second)
@@ -41,7 +41,7 @@ func Patience(long time.Duration) time.Duration {
 	return long
 }
 
-// OfATopology skips a suite that also runs on a single server, unless RELOCK_TOPOLOGIES=1 asks for it on every topology.
+// OfATopology skips a suite that also runs on a single server, unless RELOCK_TOPOLOGIES=1 asks for the suite on every topology.
 func OfATopology(t testing.TB) {
 	t.Helper()
 	if every, _ := strconv.ParseBool(os.Getenv("RELOCK_TOPOLOGIES")); !every {

@@ -68,7 +68,7 @@ type jvm struct {
 	threads map[string]chan string // the lines that each thread printed
 }
 
-// java starts a process with a client of Redisson, which renews its leases until the process ends.
+// java starts a process with a client of Redisson. The client renews its leases until the process ends.
 func java(t *testing.T, addr string, lease time.Duration) *jvm {
 	if os.Getenv(jarsVariable) == "" {
 		t.Skip("no Redisson: see doc.go")
@@ -117,7 +117,7 @@ func (j *jvm) said(thread string) chan string {
 	return j.threads[thread]
 }
 
-// begin makes a thread do something.
+// begin makes a thread of the process execute a command.
 func (j *jvm) begin(thread string, words ...any) {
 	j.Helper()
 	_, err := io.WriteString(j.input, thread+" "+fmt.Sprintln(words...))
@@ -146,7 +146,7 @@ func (j *jvm) do(thread, what string, words ...any) time.Time {
 	return j.await(thread, what)
 }
 
-// A place is a Redis of the test's own, with a session of this process.
+// A place is a Redis of this test alone, with a session of this process.
 type place struct {
 	*testing.T
 	addr    string
@@ -182,7 +182,7 @@ func (p *place) listeners(lock string, n int64) {
 	}, limit, time.Millisecond, "%d listeners", n)
 }
 
-// Two Java and two Go processes increment a counter under the lock. No increment is lost, so no two of them ever had
+// Two Java and two Go processes increment a counter under the lock. No increment is lost, so no two of the processes ever had
 // the lock at the same time.
 func TestIncrementsOfJavaAndGo(t *testing.T) {
 	server := redisserver.Start(t)
@@ -215,7 +215,7 @@ func TestIncrementsOfJavaAndGo(t *testing.T) {
 	assert.EqualValues(t, 4*threads*each, got)
 }
 
-// work is what a Go process of TestIncrementsOfJavaAndGo does.
+// work is what each Go process of TestIncrementsOfJavaAndGo does.
 func work() {
 	ctx := context.Background()
 	addr := os.Getenv(workerVariable)
@@ -252,9 +252,9 @@ func must(err error) {
 	}
 }
 
-// TestWakeUps measures the time from an unlock to the return of the waiter's lock, in microseconds of the machine's
-// clock: within Redisson, and in both directions between Redisson and Relock. The three measurements alternate, and
-// their medians are compared. A busy machine gets another try.
+// TestWakeUps measures the time from an unlock to the return of the waiter's lock, in microseconds of the machine's clock. It
+// measures this within Redisson, and in both directions between Redisson and Relock. The three measurements alternate, and the
+// test compares their medians. On a busy machine it tries again.
 func TestWakeUps(t *testing.T) {
 	server := redisserver.Start(t)
 	one, two := java(t, server.Addr(), limit), java(t, server.Addr(), limit)
@@ -358,8 +358,7 @@ func TestAJavaHolderThatIsKilled(t *testing.T) {
 	assert.NoError(t, lock.Unlock(reentrant.WithOwner(t.Context(), "go")))
 }
 
-// Java's forceUnlock ends a Go process's hold: Verify reports that to the holder, and a waiting Go process gets the
-// lock.
+// Java's forceUnlock ends a Go process's hold. Verify reports this to the holder, and a waiting Go process gets the lock.
 func TestJavaForcesGosLock(t *testing.T) {
 	server := redisserver.Start(t)
 	j := java(t, server.Addr(), limit)

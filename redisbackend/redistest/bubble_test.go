@@ -23,13 +23,13 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// inBubble runs a test in virtual time. Times in these tests are exact: a command takes none.
+// inBubble runs a test in virtual time. The tests can compare exact times, because a command takes no time.
 func inBubble(t *testing.T, test func(t *testing.T, s *redistest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, redistest.InBubble(t)) })
 }
 
-// process opens a session, which stands for a process.
+// process opens a session that stands for a process.
 func process(t *testing.T, b backend.Backend) *reentrant.Session {
 	t.Helper()
 	session, err := reentrant.NewSession(b)
@@ -45,7 +45,7 @@ type cable struct {
 	cut   bool
 }
 
-// cabled returns a backend over a client of its own, whose cable can be cut.
+// cabled returns a backend whose client is connected by a cable of its own. The cable can be cut.
 func cabled(t *testing.T, s *redistest.Server) (backend.Backend, *cable) {
 	t.Helper()
 	var c cable
@@ -70,7 +70,7 @@ func (c *cable) dial(s *redistest.Server) (net.Conn, error) {
 	return conn, err
 }
 
-// Cut closes the connections, and lets no other be made.
+// Cut closes the connections, and lets no other connection be made.
 func (c *cable) Cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func TestAHandOverInVirtualTime(t *testing.T) {
 	})
 }
 
-// soon returns a context that ends a wait in vain after a day, which takes no real time.
+// soon returns a context that ends after a day. So a wait in vain ends, and takes no real time.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
@@ -110,7 +110,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// taken takes a lock in a goroutine, and gives it back. The channel delivers the time at which the goroutine got the lock.
+// taken starts a goroutine that takes a lock and gives it back. The channel delivers the time at which the goroutine got the
+// lock.
 func taken(t *testing.T, lock interface {
 	Do(ctx context.Context, fn func(ctx context.Context) error) error
 }) <-chan time.Time {
@@ -190,7 +191,7 @@ func TestSidesPermitsAndConditionsInVirtualTime(t *testing.T) {
 func TestKeysAndScriptsSeeTheBubblesClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server) {
 		start := time.Now()
-		_, err := do(t, s, "PSETEX", "key", "90000", "v") // a status, no number
+		_, err := do(t, s, "PSETEX", "key", "90000", "v") // the reply is a status and not a number
 		require.ErrorContains(t, err, "OK")
 		for _, step := range []struct {
 			sleep time.Duration
@@ -210,7 +211,7 @@ func TestKeysAndScriptsSeeTheBubblesClock(t *testing.T) {
 
 func TestAStepOfTheClockEndsLeases(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server) {
-		_, err := do(t, s, "PSETEX", "key", "90000", "v") // a status, no number
+		_, err := do(t, s, "PSETEX", "key", "90000", "v") // the reply is a status and not a number
 		require.ErrorContains(t, err, "OK")
 		s.StepClock(time.Minute)
 		n, err := do(t, s, "PTTL", "key")
@@ -226,8 +227,8 @@ func TestAStepOfTheClockEndsLeases(t *testing.T) {
 	})
 }
 
-// A lock that a session keeps while no owner has it gets a lease of three heartbeats. The session renews it after half of that
-// time, or as soon as a reply shows that the clock has stepped.
+// A lock that a session keeps while no owner has it gets a lease of three heartbeats. The session renews this lease after half
+// of its time, or as soon as a reply shows that the clock has stepped.
 func TestAStepOfTheClockCostsAKeptLockWhatIsLeftOfItsLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		after, step   time.Duration
@@ -268,7 +269,7 @@ func TestAStepOfTheClockCostsAKeptLockWhatIsLeftOfItsLease(t *testing.T) {
 	}
 }
 
-// A client that publishes to itself gets the message and the reply, however much it has not read yet.
+// A client that publishes to itself gets the message and the reply, even if it has not read much that came before.
 func TestTheServerNeverWaitsForAClientToRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *redistest.Server) {
 		conn, err := s.Dial()
@@ -301,7 +302,7 @@ func TestCloseLeavesNothingInTheBubble(t *testing.T) {
 	})
 }
 
-// A fatal test ends at Fatal.
+// A fatal is a testing.TB whose test ends at Fatal.
 type fatal struct {
 	testing.TB
 	message string

@@ -10,7 +10,7 @@ import (
 	"github.com/relock-go/relock/reentrant"
 )
 
-// An hour with a lock takes about half a second: the session renews it 1200 times.
+// An hour with a lock takes about half a second of real time: the session renews the lock 1200 times.
 func ExampleInBubble() {
 	_ = func(t *testing.T) { // func TestTheLockIsHeldForAnHour(t *testing.T)
 		synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestTheClockRuns(t *testing.T) {
 	assert.Equal(t, int64(1), n)
 }
 
-// The time in each reply lies between the sending of the command and the arrival of the reply, with many clients too.
+// The time in each reply lies between the sending of the command and the arrival of the reply, even with many clients.
 func TestStressClock(t *testing.T) {
 	s := redistest.Start(t)
 	var all sync.WaitGroup

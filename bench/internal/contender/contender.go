@@ -14,14 +14,15 @@ type Contender struct {
 	About     string // the settings, for the report
 	Kind      workload.Kind
 	Own       bool     // a form of Relock
-	Reentrant bool     // its owner may lock again
-	Fault     bool     // locks nothing: it shows that the overlaps column works; runs only when it is named
-	Plain     []string // commands that it sends outside of scripts, in lower case, apart from those of the connection itself
+	Reentrant bool     // an owner may lock again
+	Fault     bool     // locks nothing, and so shows that the column overlaps works; runs only when it is named
+	Plain     []string // commands that it sends outside of scripts, in lower case, without those of the connection
 
 	// Open connects one process of the workload.
 	Open func(ctx context.Context, url string, w workload.Workload) (Process, error)
 
-	// Missing returns why the contender cannot run on this machine; "" if it can. nil means that it always can.
+	// Missing returns why the contender cannot run on this machine, or "" if it can. If Missing is nil, the contender always
+	// can.
 	Missing func() string
 }
 
@@ -38,7 +39,7 @@ func (c Contender) Fits(w workload.Workload) bool {
 
 // A Process is a contender in one process.
 type Process interface {
-	// Mutex returns the lock with the given name for one goroutine; no other goroutine may use the returned Mutex.
+	// Mutex returns the lock with the given name for one goroutine. No other goroutine may use the returned Mutex.
 	Mutex(ctx context.Context, goroutine int, name string) (Mutex, error)
 	Close()
 }
@@ -56,7 +57,7 @@ type RWMutex interface {
 	RUnlock(ctx context.Context) error
 }
 
-// All is every contender, in the order of the report.
+// All returns every contender, in the order of the report.
 func All() []Contender {
 	return slices.Concat(peers, own, polling, redisson, shared, []Contender{split, none})
 }

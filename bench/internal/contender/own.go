@@ -12,7 +12,7 @@ import (
 // lingering is long enough that a goroutine that was idle finds its process still has the lock.
 const lingering = time.Second
 
-// own has Relock as a whole, and with parts left out: the difference between two lines shows what a part gains.
+// own has Relock as a whole, and Relock with parts left out: the difference between two lines shows what a part gains.
 var own = []Contender{
 	{Name: "direct", About: "Relock without its local tier: each goroutine has a session of its own, over one client per process",
 		Own: true, Reentrant: true, Open: openDirect},
@@ -41,7 +41,7 @@ func openDirect(ctx context.Context, url string, w workload.Workload) (Process, 
 	return openSessions(ctx, url, w.Goroutines, nil)
 }
 
-// relock assigns its sessions to the goroutines.
+// A relock assigns its sessions to the goroutines.
 type relock struct {
 	backend  *redisbackend.Backend
 	sessions []*reentrant.Session

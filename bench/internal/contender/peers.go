@@ -34,7 +34,7 @@ var peers = []Contender{
 		})},
 }
 
-// lease is as long as Relock's default, so that the wait for a dead holder is the same for all.
+// lease is as long as Relock's default, so that with every contender the wait for a dead holder is equally long.
 const lease = 10 * time.Second
 
 // ---------------------------------------------------------------- rueidislock
@@ -81,8 +81,8 @@ func (m *rueidisMutex) Unlock(context.Context) error {
 
 // ---------------------------------------------------------------- redsync and redislock, on go-redis
 
-// connect makes a client with a connection for each goroutine, if they need them at once. The default of ten for each
-// CPU would make the holder's Unlock wait behind those that poll.
+// connect makes a client with a connection for each goroutine, for the case that they need them at once. With the default of
+// ten connections for each CPU, the holder's Unlock would wait behind the goroutines that poll.
 func connect(ctx context.Context, url string, goroutines int) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
@@ -157,7 +157,7 @@ type redislockMutex struct {
 	held    *redislock.Lock
 }
 
-// Lock makes a new strategy each time: the exponential one counts its pauses.
+// Lock makes a new strategy each time, because the exponential one counts its pauses.
 func (m *redislockMutex) Lock(ctx context.Context) (err error) {
 	m.held, err = m.process.locker.Obtain(ctx, m.name, lease, &redislock.Options{RetryStrategy: m.process.retry()})
 	return err

@@ -46,7 +46,7 @@ func (p *pollingProcess) Mutex(_ context.Context, _ int, name string) (Mutex, er
 
 func (p *pollingProcess) Close() { _ = p.client.Close() }
 
-// A pollingMutex is one member of a lock: it is inside at most once.
+// A pollingMutex is one member of a lock. It is inside at most once at a time.
 type pollingMutex struct {
 	process *pollingProcess
 	name    string

@@ -17,9 +17,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// redisson has Redisson's read-write lock and semaphore, in a JVM for each process, which gets the commands of the
-// goroutines over a pipe. They run if the environment variable names the folder with Redisson's jars and
-// java/Peer.java's class.
+// redisson has Redisson's read-write lock and semaphore. Each process has a JVM, which gets the commands of the goroutines over
+// a pipe. These contenders run if the environment variable names the folder with Redisson's jars and java/Peer.java's class.
 var redisson = []Contender{
 	{Name: "redisson-rw", About: "Redisson's RReadWriteLock, defaults, in a JVM that is driven over a pipe",
 		Kind: workload.ReadWrite, Open: openRedisson, Missing: redissonMissing},
@@ -98,7 +97,7 @@ func (j *jvm) listen(lines *bufio.Scanner) {
 	}
 }
 
-// Close ends the JVM by the end of its input, and kills it if a call of it hangs.
+// Close ends the JVM by closing its input, and kills the JVM if one of its calls hangs.
 func (j *jvm) Close() {
 	_ = j.input.Close()
 	_ = j.process.Process.Kill()
@@ -179,7 +178,7 @@ func (m *jvmMutex) abandon(undo string) {
 func (m *jvmMutex) say(command string) {
 	m.jvm.mu.Lock()
 	defer m.jvm.mu.Unlock()
-	_, _ = fmt.Fprintf(m.jvm.input, "%d %s %s\n", m.goroutine, command, m.name) // a JVM that has ended says so itself
+	_, _ = fmt.Fprintf(m.jvm.input, "%d %s %s\n", m.goroutine, command, m.name) // if the JVM has ended, it has said so itself
 }
 
 func asError(answer string) error {

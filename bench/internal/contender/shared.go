@@ -44,7 +44,7 @@ type permit struct{ semaphore *reentrant.Semaphore }
 func (p permit) Lock(ctx context.Context) error   { return p.semaphore.Acquire(ctx, 1) }
 func (p permit) Unlock(ctx context.Context) error { return p.semaphore.Release(ctx, 1) }
 
-// split is the upper bound for a semaphore: it sends nothing to Redis.
+// split is the upper bound of what a semaphore can reach: it sends nothing to Redis.
 var split = Contender{
 	Name: "split", About: "no Redis: each process has its part of the permits in a channel", Kind: workload.Permits,
 	Open: func(_ context.Context, _ string, w workload.Workload) (Process, error) {

@@ -16,11 +16,11 @@ import (
 // Counters are what a server has counted since it started.
 type Counters struct {
 	Version string
-	Calls   map[string]int64 // by command; calls within scripts included
+	Calls   map[string]int64 // by command; includes calls within scripts
 	CPU     time.Duration    // all threads, user and system
 	Bytes   int64            // received and sent
-	Keys    int64            // that the server has now
-	Memory  int64            // that the server uses now, in bytes
+	Keys    int64            // the number of keys that the server has now
+	Memory  int64            // the memory that the server uses now, in bytes
 }
 
 // ErrNotReal is returned for a server that has no counters.
@@ -80,7 +80,7 @@ func (c *Counters) add(fields map[string]string) error {
 	return c.addKept(fields)
 }
 
-// addKept reads used_memory:<bytes> and db<n>:keys=<n>,…; a database without keys has no line.
+// addKept reads used_memory:<bytes> and db<n>:keys=<n>,…. A database without keys has no line.
 func (c *Counters) addKept(fields map[string]string) (err error) {
 	if c.Memory, err = strconv.ParseInt(fields["used_memory"], 10, 64); err != nil {
 		return fmt.Errorf("INFO: used_memory: %w", err)
@@ -124,7 +124,7 @@ func (c Counters) Since(before Counters) Counters {
 	return d
 }
 
-// Commands that scripts cannot call, or that no script here calls: their calls came from a client.
+// scripts and connection are commands that scripts cannot call, or that no script here calls. So their calls came from a client.
 var (
 	scripts    = []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"}
 	connection = []string{"auth", "client", "command", "hello", "ping", "quit", "select", "script",
@@ -134,17 +134,17 @@ var (
 // asking is the command that this package itself sends.
 const asking = "info"
 
-// FromClient reports whether a command came from a client and not from within a script. plain are those that the
-// clients in question send outside of scripts, besides the scripts themselves and what a connection needs.
+// FromClient reports whether a command came from a client and not from within a script. plain are the commands that the clients
+// send outside of scripts, apart from the commands that run scripts and those that a connection needs.
 func FromClient(command string, plain []string) bool {
 	command, _, _ = strings.Cut(command, "|") // CLIENT SETINFO
 	return slices.Contains(scripts, command) || slices.Contains(connection, command) || slices.Contains(plain, command)
 }
 
-// Pushes are the messages that were published.
+// Pushes returns the number of messages that were published.
 func (c Counters) Pushes() int64 { return c.Calls["publish"] + c.Calls["spublish"] }
 
-// Commands are the calls that came from clients, and those that their scripts made.
+// Commands returns the number of calls that came from clients, and of those that the clients' scripts made.
 func (c Counters) Commands(plain []string) (fromClients, inner int64) {
 	for command, calls := range c.Calls {
 		switch {

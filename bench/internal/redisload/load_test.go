@@ -54,7 +54,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// The embedded server has no counters. It must be refused, and not measured as if they were zero.
+// The embedded server has no counters. It must be refused, and not be measured as if its counters were zero.
 func TestAnEmbeddedRedisIsRefused(t *testing.T) {
 	client, err := Connect(t.Context(), "redis://"+redistest.Start(t).Addr())
 	require.NoError(t, err)

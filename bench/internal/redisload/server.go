@@ -29,7 +29,7 @@ type Server struct {
 // ErrNoServer is returned when no redis-server is installed.
 var ErrNoServer = errors.New("there is no redis-server here: install one, or name a Redis with -redis redis://host:port")
 
-// StartServer starts the redis-server that is installed, with further options such as --io-threads 4.
+// StartServer starts the redis-server that is installed. The options are added to its command line, for example --io-threads 4.
 func StartServer(ctx context.Context, options ...string) (*Server, error) {
 	path, err := exec.LookPath(binary)
 	if err != nil {
@@ -52,7 +52,7 @@ func StartServer(ctx context.Context, options ...string) (*Server, error) {
 	return nil, fmt.Errorf("start %s: %w", path, err)
 }
 
-// startTries is how often a port is chosen: another process may take a free one before Redis does.
+// startTries is how often a port is chosen: another process may take a free port before Redis does.
 const startTries = 5
 
 // launch starts the process, and returns when it is reachable.
@@ -72,7 +72,7 @@ func (s *Server) start(path string) error {
 	if err != nil {
 		return err
 	}
-	host, port, _ := net.SplitHostPort(free.Addr().String()) // the server's own error message
+	host, port, _ := net.SplitHostPort(free.Addr().String()) // if this fails, the server's own error message shows why
 	_ = free.Close()
 	s.URL = "redis://" + net.JoinHostPort(host, port)
 	options := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.dir}
@@ -110,7 +110,7 @@ func (s *Server) await(ctx context.Context) error {
 	}
 }
 
-// answers reports whether this process can be reached, and not another one that has taken the port.
+// answers reports whether a client reaches this process, and not another process that has taken the port.
 func (s *Server) answers(ctx context.Context) bool {
 	client, err := Connect(ctx, s.URL)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// An aim is what a contender should reach under a workload: its value of a metric, divided by that of the best peer, or of a named
-// peer, is at least or at most Ratio.
+// An aim is what a contender should reach under a workload: the contender's value of a metric, divided by the value of the best
+// peer or of a named peer, is at least or at most Ratio.
 type aim struct {
 	Workload, Contender string
 	Metric              result.Metric

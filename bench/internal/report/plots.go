@@ -69,13 +69,13 @@ func figuresOf(r *result.Result) []figure {
 	return some
 }
 
-// The size of a drawing, and of its legend.
+// The sizes of a drawing and of its legend.
 const (
 	width, height = 9 * vg.Inch, 4.5 * vg.Inch
 	legendWidth   = 2 * vg.Inch
 )
 
-// A drawing is a plot with its legend beside it, where the legend covers nothing.
+// A drawing is a plot with its legend beside it, so that the legend covers nothing.
 type drawing struct {
 	*plot.Plot
 	legend plot.Legend
@@ -88,8 +88,8 @@ type theme struct {
 	peers, own []color.Color
 }
 
-// Within a group the colours differ in brightness, so that they can be distinguished with any kind of colour vision.
-// Relock's are cold and solid, the peers' warm and dashed.
+// Within a group the colours differ in brightness, so that they can be distinguished with any kind of colour vision. Relock's
+// colours are cold and its lines solid; the peers' colours are warm and their lines dashed.
 var themes = []theme{
 	{name: "light", ink: rgb(0x24292f), faint: rgb(0xd0d7de),
 		peers: []color.Color{rgb(0x8a4b08), rgb(0xd55e00), rgb(0x9a7d0a), rgb(0xe69f00), rgb(0x7d2e52), rgb(0xcc79a7)},
@@ -103,7 +103,7 @@ func rgb(hex uint32) color.Color {
 	return color.RGBA{R: uint8(hex >> 16), G: uint8(hex >> 8), B: uint8(hex), A: 0xff}
 }
 
-// of returns the colour of a contender, by its place in its group.
+// of returns the colour of a contender, which depends on its place in its group.
 func (t theme) of(r *result.Result, name string) color.Color {
 	next := map[bool]int{}
 	for _, c := range r.Contenders {
@@ -119,7 +119,7 @@ func (t theme) of(r *result.Result, name string) color.Color {
 	return t.ink
 }
 
-// blank is a plot without anything in it.
+// blank returns a plot without anything in it.
 func (t theme) blank(x, y string) *drawing {
 	p := &drawing{plot.New(), plot.NewLegend()}
 	p.BackgroundColor = color.Transparent
@@ -176,10 +176,10 @@ func short(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// least is the lowest value on a logarithmic axis; smaller ones are drawn there.
+// least is the lowest value on a logarithmic axis. Smaller values are drawn at this point.
 const least = 0.0001
 
-// svg draws the plot. The font is named together with others of the same widths, which browsers have.
+// svg draws the plot. It names the font together with fonts of the same widths that browsers have.
 func (d *drawing) svg() ([]byte, error) {
 	canvas := vgsvg.New(width, height)
 	page := draw.New(canvas)

@@ -21,8 +21,8 @@ const (
 // shown is the figure in the README.
 const shown = "commands"
 
-// compared are the contenders in the README's table: the fastest setting of each peer, and the modes of Relock. The
-// report has all of them.
+// compared are the contenders in the README's table: the fastest setting of each peer, and the modes of Relock. The report has
+// all contenders.
 var compared = []string{"rueidislock-1", "redsync", "redislock-exponential", "relock", "cohort", "cohort-linger"}
 
 // columns are the metrics in the README's table.
@@ -30,8 +30,8 @@ var columns = []result.Metric{
 	result.PerSecond, result.Commands, result.CPU, result.WaitP50, result.WaitP99, result.JainGoroutines,
 }
 
-// Publish takes the data of the report in one folder, makes the report anew in another one, to which the README
-// refers, and writes the README's part.
+// Publish takes the data of the report in one folder, makes a new report in another folder, to which the README refers, and
+// writes the README's part.
 func Publish(from, to, readme string) error {
 	r, err := result.Load(filepath.Join(from, Data))
 	if err != nil {
@@ -65,7 +65,7 @@ func Replace(readme, part string) (string, error) {
 	return before + begin + "\n" + part + end + after, nil
 }
 
-// Part is what stands between the marks. folder is where the report is, as seen from the README.
+// Part returns the text between the marks. folder is the path of the report, relative to the README.
 func Part(r *result.Result, folder string) (string, error) {
 	w, err := mainWorkload(r)
 	if err != nil {
@@ -118,7 +118,7 @@ func label(r *result.Result, name string) string {
 	return name
 }
 
-// pictures shows one figure, its dark version if the reader's page is dark.
+// pictures shows one figure. If the reader's page is dark, it shows the figure's dark version.
 func pictures(name, folder string) string {
 	for _, f := range figures {
 		if f.Name == name {

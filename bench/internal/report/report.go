@@ -15,14 +15,14 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// The files of a report, beside <figure>-<theme>.svg.
+// The files of a report. It also has <figure>-<theme>.svg.
 const (
 	Page = "index.html"
 	Data = "results.json"
 	CSV  = "results.csv"
 )
 
-// Write makes a report in a folder, which is made if need be.
+// Write makes a report in a folder. It makes the folder if there is none.
 func Write(r *result.Result, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -122,7 +122,7 @@ func inline(svg []byte) string {
 	return "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(svg)
 }
 
-// origin says when, where and with which versions the numbers were measured.
+// origin says when, where and with which versions the results were measured.
 func origin(r *result.Result) string {
 	var modules []string
 	for _, v := range r.Versions {

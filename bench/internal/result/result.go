@@ -21,14 +21,14 @@ type Result struct {
 	Cells      []Cell
 }
 
-// Settings say how long was measured.
+// Settings say for how long the run measured.
 type Settings struct {
 	Rounds   int
 	Duration time.Duration // of each cell in each round
 	Quick    bool
 }
 
-// A Machine is where it was measured.
+// A Machine is the computer on which the run measured.
 type Machine struct {
 	CPU   string
 	Cores int
@@ -37,7 +37,7 @@ type Machine struct {
 	Redis string
 }
 
-// A Version is a module's.
+// A Version is the version of a module.
 type Version struct{ Module, Version string }
 
 // A Contender is a contender that was measured.
@@ -59,17 +59,17 @@ type Cell struct {
 	Samples             []Sample // one for each round
 }
 
-// A Sample is one round of a cell. All values but the counts at the end are per section, or of waits.
+// A Sample is one round of a cell. All values are per section, or describe waits, except the counts at the end.
 type Sample struct {
-	Sections       int64   // sections that were entered after the time included
+	Sections       int64   // also those that were entered after the time
 	PerSecond      float64 // only sections that were entered within the time
 	Commands       float64 // sent by clients
 	Inner          float64 // called by scripts
 	Pushes         float64 // messages published
 	CPU            float64 // µs of Redis's processor time
 	Bytes          float64 // over Redis's connections, both ways
-	Keys           float64 // more that Redis has right after the run
-	Memory         float64 // bytes that it uses for them
+	Keys           float64 // how many more Redis has right after the run than before
+	Memory         float64 // bytes that Redis uses for these keys
 	WaitP50        float64 // in ms
 	WaitP99        float64
 	WaitMax        float64
@@ -82,11 +82,11 @@ type Sample struct {
 	Errors   int64
 	CutOff   int64  // goroutines that waited until they were cut off
 	Overlaps int64  // times that a holder came in while another was inside
-	Failed   string // why there are no numbers; "" if there are
+	Failed   string // why there are no numbers; "" if there are numbers
 	First    string // the first error
 }
 
-// Cell gives the cell of a workload and a contender; false if it was not measured.
+// Cell returns the cell of a workload and a contender. It returns false if they were not measured.
 func (r *Result) Cell(workload, contender string) (Cell, bool) {
 	for _, c := range r.Cells {
 		if c.Workload == workload && c.Contender == contender {

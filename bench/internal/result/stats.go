@@ -2,8 +2,8 @@ package result
 
 import "slices"
 
-// Jain is the fairness of shares, after Jain, Chiu and Hawe: 1 when all are equal, 1/n when one has everything. When
-// all shares are 0 it is 0.
+// Jain returns the fairness of shares, after Jain, Chiu and Hawe: 1 if all are equal, 1/n if one of n has everything, and 0 if
+// all shares are 0.
 func Jain(shares []int64) float64 {
 	var sum, squares float64
 	for _, share := range shares {

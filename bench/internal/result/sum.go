@@ -9,8 +9,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/worker"
 )
 
-// Sum makes a sample from the processes' outcomes and Redis's counters. The load is that of all sections, those after
-// the end included, since it was counted until the last one had ended.
+// Sum makes a sample from the processes' outcomes and Redis's counters. The load is that of all sections, including those after
+// the end, since it was counted until the last section had ended.
 func Sum(outcomes []worker.Outcome, d time.Duration, load redisload.Counters, plain []string) Sample {
 	var s Sample
 	var goroutines, processes []int64

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Head is the columns of Row.
+// Head returns the heads of Row's columns.
 func (w Workload) Head() []string {
 	head := []string{""}
 	for _, m := range w.Metrics() {
@@ -18,8 +18,8 @@ func (w Workload) Head() []string {
 	return append(head, "±", "overlaps", "remarks")
 }
 
-// Row is a cell for people: medians, half the distance between the best and the worst round in percent of the median
-// sections/s, and what went wrong.
+// Row returns the text of a cell for people: medians, half the distance between the best and the worst round in percent of the
+// median sections/s, and what went wrong.
 func (w Workload) Row(c Cell) []string {
 	row := []string{c.Contender}
 	for _, m := range w.Metrics() {
@@ -68,7 +68,7 @@ func (c Cell) Remarks() string {
 	return strings.Join(remarks, "; ")
 }
 
-// Number writes a number as short as three digits allow, with k and M for the large ones.
+// Number formats a number with as few characters as three digits allow. Large numbers have k or M.
 func Number(v float64) string {
 	switch abs := math.Abs(v); {
 	case abs >= 999_500:

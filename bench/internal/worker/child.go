@@ -25,7 +25,7 @@ func IsChild() bool {
 
 // Main does the child's work and returns the exit status.
 func Main() int {
-	// Ctrl-C in a terminal goes to all processes; the parent handles it, and ends the children's input.
+	// Ctrl-C in a terminal goes to all processes. The parent handles it, and then ends the input of its children.
 	signal.Ignore(os.Interrupt)
 	if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench worker:", err)
@@ -34,7 +34,7 @@ func Main() int {
 	return 0
 }
 
-// serve handles lines until there are no more. It reads ahead, so that the end of input ends a run as well.
+// serve handles lines until there are no more. It reads ahead, so that the end of the input also ends a run.
 func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -49,7 +49,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer close(orders)
 		for {
 			var o Order
-			if lines.Decode(&o) != nil { // the end of input, in general
+			if lines.Decode(&o) != nil { // in general this is the end of the input
 				return
 			}
 			orders <- o
@@ -124,7 +124,7 @@ func (j Job) places(ctx context.Context, c *crew, number int, kind string) ([]pl
 	return places, nil
 }
 
-// names returns a function that makes locks whose names no other call has.
+// names returns a function that makes locks. No other call of the function returns a lock of the same name.
 func (j Job) names(ctx context.Context, process contender.Process, number int) func() (contender.Mutex, error) {
 	of, used := fmt.Sprintf("%sorder:%d:%d:", j.Prefix, j.Process, number), 0
 	return func() (contender.Mutex, error) {
@@ -143,7 +143,8 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	ctx, cutOff := context.WithCancel(ctx)
 	defer cutOff()
 	end := order.Begin.Add(order.For)
-	// The context has no deadline: some clients are slower with one, and one peer takes it for the longest wait.
+	// The context has no deadline: some clients are slower with a deadline, and one peer takes the deadline for the longest
+	// wait.
 	defer time.AfterFunc(time.Until(end.Add(order.Cut)), cutOff).Stop()
 
 	begin := make(chan struct{})
@@ -159,7 +160,7 @@ func (c *crew) run(ctx context.Context, order Order) Outcome {
 	}
 	ready.Wait()
 	var before, after runtime.MemStats
-	runtime.GC() // so that this run does not pay for garbage of an earlier one
+	runtime.GC() // so that this run does not collect the garbage of an earlier one
 	runtime.ReadMemStats(&before)
 	time.Sleep(time.Until(order.Begin))
 	close(begin)

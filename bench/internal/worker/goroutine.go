@@ -12,8 +12,8 @@ import (
 	"github.com/relock-go/relock/bench/internal/workload"
 )
 
-// A goroutine acquires a lock, stays inside, releases it, and begins again at once. During a run only that goroutine
-// uses its fields.
+// A goroutine acquires a lock, stays inside, releases the lock, and begins again at once. During a run no other goroutine uses
+// its fields.
 type goroutine struct {
 	id       uint64 // its number among all processes, not 0
 	workload workload.Workload
@@ -36,7 +36,7 @@ type place struct {
 	spot  *Spot
 }
 
-// zipf is the skew: the first of 20 locks gets about a third of the sections.
+// zipf is the skew of the distribution: the first of 20 locks gets about a third of the sections.
 const zipf = 1.2
 
 func newGoroutine(job Job, number int, places map[bool][]place, next func() (contender.Mutex, error)) *goroutine {
@@ -70,7 +70,7 @@ func chooser(names workload.Names, n int, dice *rand.Rand) func() int {
 	return func() int { return int(skewed.Uint64()) }
 }
 
-// fail counts an error, unless it comes from being cut off.
+// fail counts an error, unless the error comes from being cut off.
 func (g *goroutine) fail(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -100,8 +100,7 @@ func (g *goroutine) run(ctx context.Context, end time.Time) {
 	}
 }
 
-// section does one section, and returns the time after it. It adds only two readings of the clock to the lock's own
-// work.
+// section does one section, and returns the time after it. Apart from the lock's own work it only reads the clock twice.
 func (g *goroutine) section(ctx context.Context, began, end time.Time) time.Time {
 	p, err := g.place()
 	a := g.access()
@@ -164,8 +163,8 @@ func (p place) unlock(ctx context.Context, read bool) error {
 	return p.mutex.Unlock(ctx)
 }
 
-// place returns the lock of the next section. A lock that is used only once is made here, as a program makes the lock of an
-// order: making it is part of what such a section costs.
+// place returns the lock of the next section. If a lock is used only once, place makes it, as a program makes the lock of an
+// order, because this is part of what such a section costs.
 func (g *goroutine) place() (place, error) {
 	if g.workload.Names == workload.Once {
 		mutex, err := g.next()

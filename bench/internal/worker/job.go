@@ -5,7 +5,7 @@
 //
 // child → parent   a reply to each: ready, or the outcome
 //
-// All are lines of JSON. A child whose parent is gone finds the end of its input, and ends too.
+// All are lines of JSON. If the parent ends, the child's input ends, and so the child ends, too.
 package worker
 
 import (
@@ -28,10 +28,10 @@ type Job struct {
 
 // An Order is one run.
 type Order struct {
-	WarmUp bool          // on other locks, so that its remains do not disturb the run
+	WarmUp bool          // true if the run uses other locks, so that what it leaves behind does not disturb the measurement
 	Begin  time.Time     // by this machine's clock
-	For    time.Duration // after that no goroutine begins another section; those that wait still get theirs
-	Cut    time.Duration // after that, goroutines that still wait are cut off
+	For    time.Duration // after this time no goroutine begins another section; goroutines that wait still get theirs
+	Cut    time.Duration // after this time, goroutines that still wait are cut off
 }
 
 // An Outcome is the result of a run.
@@ -39,7 +39,7 @@ type Outcome struct {
 	Err string // the run could not take place
 
 	InTime   []int64                // by goroutine: sections that were entered before the end
-	Sections int64                  // all of them, the last ones after the end included
+	Sections int64                  // the number of all sections, also of those after the end
 	Waits    *hdrhistogram.Snapshot // in ns, of all sections, also of those that were cut off
 	Reads    *hdrhistogram.Snapshot // of them, those of read-write locks' readers; nil for other locks
 	Writes   *hdrhistogram.Snapshot // and of their writers
@@ -49,7 +49,7 @@ type Outcome struct {
 	First    string
 }
 
-// Waits have two significant digits, and everything longer than maxWait counts as that.
+// Waits have two significant digits. Every wait that is longer than maxWait counts as maxWait.
 const maxWait = time.Minute
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(maxWait), 2) }

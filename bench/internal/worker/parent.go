@@ -59,7 +59,7 @@ func (c *Child) listen(stdout io.Reader) {
 	}
 }
 
-// Run gives the order for a run; Answer has its outcome.
+// Run gives the order for a run. Answer returns the run's outcome.
 func (c *Child) Run(order Order) error { return c.lines.Encode(order) }
 
 // The errors of Answer.
@@ -68,7 +68,7 @@ var (
 	ErrEnded  = errors.New("a worker has ended")
 )
 
-// Answer waits for a reply until a deadline: first to the job, then to each order.
+// Answer waits for a reply until a deadline. The first reply is to the job, and each later one to an order.
 func (c *Child) Answer(deadline time.Time) (Outcome, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
@@ -89,7 +89,7 @@ func (c *Child) Answer(deadline time.Time) (Outcome, error) {
 // stopWithin is how long a child may take to close its connections.
 const stopWithin = time.Second
 
-// Stop ends the child, and kills it if it does not end in time. The child has ended when any call returns.
+// Stop ends the child, and kills it if it does not end in time. When any call of Stop returns, the child has ended.
 func (c *Child) Stop() { c.stop.Do(c.end) }
 
 func (c *Child) end() {
@@ -98,5 +98,5 @@ func (c *Child) end() {
 	defer kill.Stop()
 	for range c.answers { // until the output ends: Wait closes the pipe
 	}
-	_ = c.process.Wait() // its status says nothing that is not known
+	_ = c.process.Wait() // the status shows nothing new
 }

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A Site detects overlapping sections of all processes: it is a file that all of them map into memory, with the units
-// in use and a count of overlaps for each lock. The check sends nothing to Redis and takes a few nanoseconds.
+// A Site detects sections of all processes that overlap. It is a file that all processes map into memory. The file has the
+// units in use and a count of overlaps for each lock. The check sends nothing to Redis and takes a few nanoseconds.
 type Site struct{ memory []byte }
 
 // spotSize keeps the spots of two locks out of one cache line.
@@ -17,7 +17,7 @@ const spotSize = 128
 
 // A Spot is one lock's part of the site.
 type Spot struct {
-	inside   atomic.Int64 // units of those inside
+	inside   atomic.Int64 // the units of the holders inside
 	overlaps atomic.Uint64
 }
 
@@ -38,7 +38,7 @@ func OpenSite(path string) (*Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("site: %w", err)
 	}
-	defer func() { _ = file.Close() }() // the map outlives it
+	defer func() { _ = file.Close() }() // the mapping stays when the file is closed
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("site: %w", err)
@@ -56,8 +56,8 @@ func (s *Site) Close() { _ = syscall.Munmap(s.memory) }
 // Spot is the place of a lock. A mapping begins at a page, so every spot is aligned for its atomics.
 func (s *Site) Spot(i int) *Spot { return (*Spot)(unsafe.Pointer(&s.memory[i*spotSize])) }
 
-// Overlaps returns how often a holder came in while the holders inside left no room for it: another holder of a lock, a
-// writer, or for a semaphore the holders of all permits.
+// Overlaps returns how often a holder came in although the holders inside left no room for it: another holder of a lock, a
+// writer, or, for a semaphore, the holders of all permits.
 func (s *Site) Overlaps() int64 {
 	var n uint64
 	for i := range len(s.memory) / spotSize {
@@ -66,7 +66,7 @@ func (s *Site) Overlaps() int64 {
 	return int64(n)
 }
 
-// Enter records that a holder with these units is inside, and counts an overlap if that makes more than limit.
+// Enter records that a holder with these units is inside. If more than limit units are inside then, it counts an overlap.
 func (s *Spot) Enter(units, limit int64) {
 	if s.inside.Add(units) > limit {
 		s.overlaps.Add(1)

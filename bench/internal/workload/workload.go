@@ -17,25 +17,25 @@ const (
 	Permits   Kind = "permits"
 )
 
-// Names say which lock a section is of, where there are more than one.
+// Names say which of several locks a section uses.
 type Names string
 
 // The names.
 const (
 	Zipf   Names = ""       // one of Locks, chosen anew for each section, Zipf-distributed
-	Random Names = "random" // one of Locks, each as likely as the others
-	Own    Names = "own"    // each goroutine has one of its own
-	Once   Names = "once"   // each section has one that was never used, as "order:4711" is
+	Random Names = "random" // one of Locks, all of them equally likely
+	Own    Names = "own"    // each goroutine has a lock of its own
+	Once   Names = "once"   // each section has a lock that was never used, such as "order:4711"
 )
 
-// A Workload is what the goroutines do: lock, stay inside, unlock, and again at once.
+// A Workload is what the goroutines do: they lock, stay inside, unlock, and begin again at once.
 type Workload struct {
 	Name       string
 	Kind       Kind
 	Processes  int
 	Goroutines int           // in each process
 	Names      Names         // which lock a section is of
-	Locks      int           // how many there are; 0 is one, and not used with Own and Once
+	Locks      int           // how many there are; 0 means one; not used with Own and Once
 	Reads      int           // of ReadWrite: how many of a hundred sections only read
 	Permits    int           // of Permits
 	Reentrant  bool          // the goroutine holds the lock all the time and takes it again
@@ -43,15 +43,15 @@ type Workload struct {
 	Idle       time.Duration // inside: time of waiting, as for a database
 }
 
-// The names that the report picks out.
+// The names of workloads to which the report refers.
 const (
 	Uncontended = "uncontended"
 	Fresh       = "fresh"
-	Main        = "5x20" // the one that stands for the usual case
+	Main        = "5x20" // the workload that stands for the usual case
 	Scarce      = "semaphore-3"
 )
 
-// All is every workload, in the order of the report.
+// All has every workload, in the order of the report.
 var All = []Workload{
 	{Name: Uncontended, Processes: 1, Goroutines: 1},
 	{Name: Fresh, Names: Once, Processes: 1, Goroutines: 1},
@@ -89,7 +89,7 @@ func Find(name string) (Workload, bool) {
 	return All[i], true
 }
 
-// Spots returns how many locks can be held at the same time: a lock that is used once counts for its goroutine.
+// Spots returns how many locks can be held at the same time. Locks that are used only once count as one for each goroutine.
 func (w Workload) Spots() int {
 	if w.Names == Own || w.Names == Once {
 		return w.Processes * w.Goroutines

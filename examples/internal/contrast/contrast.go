@@ -19,9 +19,9 @@ const (
 	Sign = 3
 )
 
-// Check tests the least contrast of pairs of colours, ink and ground, in light and dark mode. Colours are custom
-// properties, defined before the first rule for all elements; those for dark mode are in a media query after the
-// others, and a colour that is missing there is as in light mode.
+// Check tests the least contrast of pairs of colours, ink and ground, in light and dark mode. Colours are custom properties,
+// defined before the first rule for all elements. The colours for dark mode are in a media query after the others. If a colour
+// is missing there, dark mode has the colour of light mode.
 func Check(t *testing.T, css string, want float64, pairs ...[2]string) {
 	t.Helper()
 	light, rest, ok := strings.Cut(css, "@media (prefers-color-scheme: dark)")
@@ -64,7 +64,7 @@ func luminance(c color.RGBA) float64 {
 	return .2126*linear(c.R) + .7152*linear(c.G) + .0722*linear(c.B)
 }
 
-// linear returns the amount of light of a channel of sRGB.
+// linear returns the amount of light of a channel's value in sRGB.
 func linear(channel uint8) float64 {
 	v := float64(channel) / 255
 	if v <= .04045 {

@@ -46,14 +46,14 @@ func IsChild() bool {
 	return ok
 }
 
-// Play plays this child's role and returns the exit status: 0, or 1 after an error, which it prints. play is a method
-// of the role; its context ends when the parent wants the child to stop, or has ended itself.
+// Play plays this child's role and returns the exit status: 0, or 1 after an error, which Play prints. The function play is a
+// method of the role. Its context ends when the parent wants the child to stop, or has itself ended.
 func Play[R, T any](program string, play func(role R, ctx context.Context, line *Line[T]) error) int {
-	// Ctrl-C in a terminal goes to all processes, and timeout(1) sends its signal to all as well. The parent receives
-	// it and stops the children, so that each can give back its locks.
+	// Ctrl-C in a terminal goes to all processes, and timeout(1) also sends its signal to all. The parent receives the signal
+	// and stops the children, so that each of them can give back its locks.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM)
-	// When the parent is gone, a report cannot be written. That must be an ordinary error, so that locks are given
-	// back.
+	// When the parent has ended, a report cannot be written. That must be an ordinary error, so that the child still gives back
+	// its locks.
 	signal.Ignore(syscall.SIGPIPE)
 	var role R
 	mine := part{Role: &role}
@@ -92,9 +92,9 @@ func listen[T any](ctx context.Context, stdin io.Reader, stdout io.Writer) (cont
 	return ctx, &Line[T]{start: start, out: json.NewEncoder(stdout)}
 }
 
-// Work says that the child is ready, waits for the start, runs its workers, each in its own goroutine and with a number
-// from 0 on, and reports tally's result until all are done. The first error ends the others. The end of ctx is no
-// error.
+// Work says that the child is ready, waits for the start, and runs the workers, each in its own goroutine and with a number
+// from 0 on. It reports the result of tally until all workers are done. The first error ends the other workers. The end of ctx
+// is not an error.
 func (l *Line[T]) Work(ctx context.Context, workers int, tally func() T, run func(ctx context.Context, worker int) error) error {
 	if err := l.say(phaseReady, tally()); err != nil {
 		return err

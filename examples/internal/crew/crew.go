@@ -1,10 +1,10 @@
-// Package crew does a job with several processes: it runs the program that calls it again and again, kills some of
-// these children on the way if that is asked for, replaces them, and adds up what they report.
+// Package crew does a job with several processes. It starts the program again for each of these children, kills some of the
+// children if that is asked for, replaces them, and adds up what they report.
 //
 //	parent → child   one line, once all children are ready; the end of the input means stop
 //	child → parent   reports in JSON: ready, then working every 50 ms, then done
 //
-// So a child whose parent is gone ends too.
+// If the parent ends, the child's input ends, and so the child ends, too.
 package crew
 
 import (
@@ -31,7 +31,7 @@ type Tally[T any] interface {
 type Plan[T Tally[T]] struct {
 	Processes int
 	Kills     int                             // processes to kill with SIGKILL, evenly spread over the way to the goal
-	Goal      int64                           // a total tally of so much is all there is to do
+	Goal      int64                           // the job is done when the total tally reaches this number
 	Unit      string                          // what the goal counts: "keys"
 	Role      func(name string, seat int) any // a process's role, sent as JSON (see Play); a replacement gets the seat of the process that it replaces
 	Enough    func(total T) bool              // when to stop before the children are done; nil: never
@@ -46,15 +46,15 @@ type Outcome[T any] struct {
 	Took  time.Duration // from the moment when all were ready to the end of the last one
 }
 
-// Run does the job and returns when all processes have ended. The error says why they could not finish. The end of ctx is
-// such a reason: the error is [screen.ErrInterrupted] then, and the outcome is what was done until all had stopped.
+// Run does the job and returns when all processes have ended. The error says why they could not finish. If ctx ends, the error
+// is [screen.ErrInterrupted], and the outcome is what was done until all processes had stopped.
 func Run[T Tally[T]](ctx context.Context, plan Plan[T]) (Outcome[T], error) {
 	c := &crew[T]{plan: plan, progress: screen.NewProgress(plan.Stderr, plan.Goal, plan.Unit), events: make(chan event[T])}
 	err := c.run(ctx)
 	return Outcome[T]{Total: c.total(), Names: c.names(), Kills: c.kills, Took: c.ended.Sub(c.began)}, err
 }
 
-// A crew is the children at work. Everything in it belongs to the goroutine in run.
+// A crew has the children at work. Only the goroutine in run may use its fields.
 type crew[T Tally[T]] struct {
 	plan     Plan[T]
 	progress *screen.Progress
@@ -64,7 +64,7 @@ type crew[T Tally[T]] struct {
 	running int
 	kills   int
 
-	began   time.Time // when all were ready; zero before
+	began   time.Time // when all were ready; zero until then
 	ended   time.Time
 	stopped bool
 	failure error
@@ -135,7 +135,7 @@ func (c *crew[T]) handle(e event[T]) {
 	c.strike(total.Done())
 }
 
-// begin lets a child start that is ready: the first ones together, a replacement at once.
+// begin starts the work of a child that is ready. The first children start together, and a replacement starts at once.
 func (c *crew[T]) begin(p *process[T]) {
 	if !c.began.IsZero() {
 		p.begin()
@@ -184,7 +184,7 @@ func (c *crew[T]) bury(p *process[T], err error) {
 	p.exited = true
 	c.running--
 	switch {
-	case p.killed && err == nil: // it was done before the signal came
+	case p.killed && err == nil: // the child was done before the signal came
 		c.kills--
 	case p.killed:
 		c.start(p.seat, p.life+1)
@@ -195,7 +195,7 @@ func (c *crew[T]) bury(p *process[T], err error) {
 	}
 }
 
-// fail remembers the first failure and stops the others.
+// fail remembers the first failure, and stops the children.
 func (c *crew[T]) fail(err error) {
 	if c.stopped {
 		return
@@ -204,7 +204,7 @@ func (c *crew[T]) fail(err error) {
 	c.stop()
 }
 
-// stop makes the children end, and starts no more.
+// stop makes the children end, and starts no more of them.
 func (c *crew[T]) stop() {
 	c.stopped = true
 	for _, m := range c.members {

@@ -102,8 +102,8 @@ func TestReportsAddUp(t *testing.T) {
 	assert.Positive(t, outcome.Took)
 }
 
-// No child is done before every child that is to be killed is dead: so there is always a child to kill, however late
-// the parent receives a report.
+// No child is done before every child that is to be killed is dead. So there is always a child to kill, even if the parent
+// receives a report late.
 func TestAKilledChildIsReplacedInItsSeat(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	plan := counting(t, role{Gate: gate})

@@ -17,7 +17,7 @@ type process[T any] struct {
 
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	last   report[T] // its latest
+	last   report[T] // the child's latest report
 	killed bool      // by us
 	exited bool
 }
@@ -27,7 +27,7 @@ type event[T any] struct {
 	from   *process[T]
 	report report[T]
 	exited bool
-	err    error // how it ended; nil if well
+	err    error // how the child ended; nil if it ended without an error
 }
 
 // startProcess runs this program again in the given role. The child's reports and its end arrive in events.
@@ -57,13 +57,13 @@ func startProcess[T any](name string, role any, stderr io.Writer, events chan<- 
 	return p, nil
 }
 
-// listen passes on the child's reports until its output ends, and then its end.
+// listen passes on the child's reports until the child's output ends. Then it passes on the end.
 func (p *process[T]) listen(stdout io.Reader, events chan<- event[T]) {
 	lines := json.NewDecoder(stdout)
 	for {
 		var r report[T]
 		if err := lines.Decode(&r); err != nil {
-			// The end, or the half of a line that a SIGKILL leaves. The parent ignores the rest.
+			// This is the end, or the half of a line that a SIGKILL leaves. The parent ignores what follows.
 			_, _ = io.Copy(io.Discard, stdout)
 			break
 		}

@@ -39,7 +39,7 @@ func ReportLosses(process string) reentrant.Option {
 	return reentrant.WithLogger(slog.New(losses).With("process", process))
 }
 
-// NewSession opens a session on a client of [Connect], which may serve several.
+// NewSession opens a session on a client of [Connect]. A client may serve several sessions.
 func NewSession(client rueidis.Client, opts ...reentrant.Option) (*reentrant.Session, error) {
 	backend, err := redisbackend.New(client)
 	if err != nil {

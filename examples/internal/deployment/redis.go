@@ -1,5 +1,5 @@
-// Package deployment is the Redis that the processes of a job share: the one that the user names, or an embedded one
-// that lives and ends with the parent.
+// Package deployment has the Redis that the processes of a job share: the one that the user names, or an embedded one that
+// begins and ends with the parent.
 package deployment
 
 import (
@@ -54,8 +54,8 @@ func Open(ctx context.Context, address string) (*Redis, error) {
 	return &Redis{URL: "redis://" + server.Addr(), Shown: "embedded, at " + server.Addr(), Client: server.Client(), embedded: server}, nil
 }
 
-// CheckURL returns an error if what came with the flag -redis is not the URL of a Redis. The error does not repeat it: it
-// may have a password in it.
+// CheckURL returns an error if the value of the flag -redis is not the URL of a Redis. The error does not repeat the value,
+// which may contain a password.
 func CheckURL(address string) error {
 	if address == "" {
 		return nil
@@ -95,11 +95,11 @@ func dial(ctx context.Context, address string) (*Redis, error) {
 	return r, nil
 }
 
-// answerWithin is how long a client waits for a reply: longer than a busy machine stands still, because an error of its
-// data ends a job; and less than a lease, so that a renewal can be tried twice.
+// answerWithin is how long a client waits for a reply. It is longer than a busy machine stands still, because an error of its
+// data ends a job. It is shorter than a lease, so that a renewal can be tried twice.
 const answerWithin = 5 * time.Second
 
-// dialWithin is how long a server may take to be connected to: all processes of a job start at once.
+// dialWithin is how long it may take to connect to a server: all processes of a job start at once.
 const dialWithin = 30 * time.Second
 
 // Connect makes a client for a URL, as package redisbackend wants it.
@@ -127,8 +127,8 @@ func (r *Redis) Cost(ctx context.Context, own int64) (Cost, error) {
 	return Cost{}, nil
 }
 
-// scripts returns how many scripts the server has run: every verb of the lock is one. Commands inside of a script are
-// not counted.
+// scripts returns how many scripts the server has run. Every verb of the lock is a script. Commands inside a script are not
+// counted.
 func (r *Redis) scripts(ctx context.Context) (int64, error) {
 	stats, err := r.Client.Do(ctx, r.Client.B().Info().Section("commandstats").Build()).ToString()
 	if err != nil {

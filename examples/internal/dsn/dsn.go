@@ -28,7 +28,7 @@ var (
 	hasKeyword = regexp.MustCompile(`(^|\s)(host|user|password|dbname)\s*=`)
 )
 
-// hidden replaces a password in a text, as in [url.URL.Redacted].
+// hidden stands for a password in a text, as in [url.URL.Redacted].
 const hidden = "xxxxx"
 
 // KindOf reports how text names a database. It returns an error for PostgreSQL's settings (host=… password=…), which
@@ -82,7 +82,7 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Redacted returns a URL for display: without the password, also where that is a setting.
+// Redacted returns a URL for display. It contains no password, even if the password is one of the URL's settings.
 func Redacted(u *url.URL) string {
 	settings := u.Query()
 	for _, name := range []string{"password", "sslpassword"} {

@@ -19,8 +19,8 @@ func NewFlags(program, purpose string, stderr io.Writer) *flag.FlagSet {
 	return flags
 }
 
-// NoArguments returns an error if there is an argument that belongs to no flag. One that could have a password in it, the
-// URL of a server say, is not repeated.
+// NoArguments returns an error if there is an argument that belongs to no flag. It does not repeat an argument that may contain
+// a password, such as the URL of a server.
 func NoArguments(flags *flag.FlagSet) error {
 	switch argument := flags.Arg(0); {
 	case flags.NArg() == 0:

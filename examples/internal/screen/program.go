@@ -19,7 +19,8 @@ const (
 	ExitInterrupted = 130 // by SIGINT or SIGTERM, with nothing found until then
 )
 
-// ErrInterrupted is in the error of a job that was interrupted. The proof beside it covers the work done until then.
+// ErrInterrupted is in the error of a job that was interrupted. The proof that comes with the error covers the work done until
+// then.
 var ErrInterrupted = errors.New("interrupted")
 
 // A Proof is the result of a program.

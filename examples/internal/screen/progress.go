@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Progress shows how far a job is: on a terminal one line that keeps changing, elsewhere a line at every tenth.
+// Progress shows how much of a job is done. On a terminal it changes one line again and again; elsewhere it prints a line at
+// every tenth.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -31,7 +32,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Show shows how much is done.
+// Show shows how much of the job is done.
 func (p *Progress) Show(done int64, kills int) {
 	step := p.goal / 10
 	if p.terminal {
@@ -56,7 +57,7 @@ func (p *Progress) Show(done int64, kills int) {
 	fmt.Fprintln(p.out, text)
 }
 
-// End leaves the line.
+// End ends the line that Show changes.
 func (p *Progress) End() {
 	if p.terminal && p.shown > 0 {
 		fmt.Fprintln(p.out)

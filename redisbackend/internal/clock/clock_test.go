@@ -15,7 +15,7 @@ const (
 	ahead = 1_800_000_000 * time.Second
 )
 
-// stampAt returns what a clock that is ahead by d shows at a local time, in µs.
+// stampAt returns the time in µs that a clock shows at a local time. The clock is ahead by the given duration.
 func stampAt(local, ahead time.Duration) int64 { return int64((local + ahead) / time.Microsecond) }
 
 // answered returns the sample of a command that Redis ran at a local time.
@@ -86,7 +86,8 @@ func TestNotAfterIsNeverTooLate(t *testing.T) {
 		{1000 * ms, 1000 * ms, 1010 * ms}, {1000 * ms, 1010 * ms, 1010 * ms}, {1000 * ms, 1005 * ms, 1010 * ms},
 	} {
 		m := Mapping{}.With(answered(c.sent, c.ran, c.received))
-		// A script that runs at the limit or later reads at least this time, and is refused: it is more than notAfter.
+		// A script that runs at the limit or later reads at least this time. The time is more than notAfter, so the script is
+		// refused.
 		assert.Greater(t, stampAt(limit, ahead), m.NotAfter(limit))
 		assert.Greater(t, m.NotAfter(limit), stampAt(limit-15*ms, ahead), "and not much too early")
 	}
@@ -107,8 +108,8 @@ func TestEarliestIsNeverTooLate(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// After a reply to wait, a session refuses a grant that may be older than the reply. A grant made just afterwards is
-// accepted without another command.
+// After a reply to wait, a session refuses a grant that may be older than the reply. It accepts a grant that was made just
+// after the reply, without another command.
 func TestAGrantJustAfterARefusalIsNoEarlier(t *testing.T) {
 	const us = time.Microsecond
 	for _, sent := range []time.Duration{1000 * ms, 1000*ms + 300*us, 1000*ms + 900*us} {
@@ -189,7 +190,7 @@ func TestAnotherClockIsNoticed(t *testing.T) {
 			jumps := 0
 			c := Clock{Jumped: func() { jumps++ }}
 			c.Saw(answered(1000*ms, 1001*ms, 1002*ms))
-			c.Forget() // the connection was lost: the clock behind the next one is compared all the same
+			c.Forget() // the connection was lost, but the clock behind the next connection is still compared
 			at := 1000*ms + test.later
 			c.Saw(Sample{Sent: at, Received: at + 2*ms, Stamp: stampAt(at+ms, ahead+test.off)})
 			assert.Equal(t, test.another, jumps == 1)
@@ -197,7 +198,7 @@ func TestAnotherClockIsNoticed(t *testing.T) {
 	}
 }
 
-// If a node with another clock has taken over a slot, it may have taken over other slots too.
+// If a node with another clock has taken over a slot, the node may have taken over other slots, too.
 func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
 	jumps := 0
 	c := &Clocks{BySlot: true}
@@ -218,8 +219,8 @@ func TestAnotherClockMakesAllSlotsStartAnew(t *testing.T) {
 	assert.Equal(t, 1, jumps, "the change is reported once")
 }
 
-// Before the first reply of a new node, its grants are dated by the old node's clock. A grant is never dated later than
-// the arrival of its message.
+// Before the first reply of a new node, the old node's clock gives the new node's grants their times. No grant gets a time
+// after the arrival of its message.
 func TestAGrantByAnotherClockIsNoLaterThanItsMessage(t *testing.T) {
 	for _, off := range []time.Duration{-9 * time.Second, -ms, 0, ms, 50 * ms, 9 * time.Second} {
 		var c Clock

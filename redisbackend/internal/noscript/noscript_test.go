@@ -54,7 +54,7 @@ func command(t *testing.T, server *redisserver.Server, words ...string) {
 	require.NoError(t, err)
 }
 
-// A state that was read by several commands may mix values from before and after a change. It is then not used, even if
+// A state that was read by several commands may mix values from before and after a change. Such a state is not used, even if
 // there is nothing to write.
 func TestPlainNeverMixesTwoStates(t *testing.T) {
 	r, server := plainOn(t)
@@ -68,8 +68,8 @@ func TestPlainNeverMixesTwoStates(t *testing.T) {
 	assert.Equal(t, []backend.Token{0, 7}, tokens)
 }
 
-// A script that stopped half-way leaves the fields of two sessions in the hash; the record says which of them has the lock. When
-// another session gets the lock, by a transaction too, both fields are deleted.
+// A script that stopped half-way leaves the fields of two sessions in the hash. The record shows which of the two has the lock.
+// When another session gets the lock, even by a transaction, both fields are deleted.
 func TestPlainKnowsTheHolderOfTwoFields(t *testing.T) {
 	r, _ := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
@@ -91,8 +91,8 @@ func TestPlainKnowsTheHolderOfTwoFields(t *testing.T) {
 	}
 }
 
-// If one command of a transaction fails, Redis still runs the rest: that is neither a success nor certain to have done
-// nothing.
+// If one command of a transaction fails, Redis still runs the rest. The call then reports neither a success nor that certainly
+// nothing was done.
 func TestPlainReportsACommandThatFailsInATransaction(t *testing.T) {
 	r, server := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
@@ -134,7 +134,7 @@ func TestPlainReportsWhyATransactionWasDiscarded(t *testing.T) {
 	}
 }
 
-// Without the right to MULTI, Redis would run the commands of a transaction one by one.
+// Without the right to MULTI, a user's transaction would become single commands that Redis runs one by one.
 func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	r, server := plainOn(t)
 	command(t, server, "ACL", "SETUSER", "default", "-multi")
@@ -150,7 +150,7 @@ func TestPlainWithoutTheRightToTransactions(t *testing.T) {
 	assert.True(t, backend.OutcomeUnknown(err))
 }
 
-// If the connection is lost between reading and writing, the next one may lead to another server, with another clock.
+// If the connection is lost between reading and writing, the next connection may lead to another server, with another clock.
 func TestPlainForgetsTheClockOfALostConnection(t *testing.T) {
 	for name, write := range map[string]bool{"writing": true, "looking": false} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestAProbeEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, c.Probe(ctx), context.DeadlineExceeded)
 }
 
-// The keys of the queue are kept for the longest time that any waiter needs, wherever in line that waiter is.
+// The keys of the queue are kept for the longest time that any waiter needs, whatever the waiter's place in the queue is.
 func TestPlainKeepsTheQueueForAllThatWait(t *testing.T) {
 	r, _ := plainOn(t)
 	client, release, err := push.Dedicate(t.Context(), r.Conn.Deployment.Client)
@@ -216,7 +216,7 @@ func TestPlainKeepsTheQueueForAllThatWait(t *testing.T) {
 	}
 }
 
-// A meanwhile is a client that calls happens once, before its first command outside of a transaction.
+// A meanwhile is a client that calls happens once, before the first command that is not part of a transaction.
 type meanwhile struct {
 	rueidis.Client
 	happens func()
@@ -230,8 +230,8 @@ func (m *meanwhile) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	return m.Client.Do(ctx, cmd)
 }
 
-// On a full server a PEXPIRE outside of the transaction extends the lease. If another session got the lock just before it, the
-// PEXPIRE has extended that session's lease, and the hold to be renewed is reported as gone.
+// On a full server a PEXPIRE outside of the transaction extends the lease. If another session got the lock just before, the
+// PEXPIRE has extended that session's lease, and the hold that was to be renewed is reported as gone.
 func TestPlainReportsAHoldThatHasGoneMeanwhile(t *testing.T) {
 	r, server := plainOn(t)
 	got, err := r.Acquire(t.Context(), backend.AcquireRequest{Epoch: 1, Owner: "1", Holds: 1, Lease: time.Hour, Tokens: 1,

@@ -27,7 +27,7 @@ type listener struct {
 
 func (l *listener) Opened() { l.openings <- struct{}{} }
 
-// Received drops a message if there is no room for it: a listener must not block.
+// Received drops a message for which there is no room: a listener must not block.
 func (l *listener) Received(text string) {
 	select {
 	case l.messages <- text:
@@ -38,7 +38,8 @@ func (l *listener) Received(text string) {
 // patience is how long a test waits before it fails.
 var patience = testsize.Patience(30 * time.Second)
 
-// hears waits for a message. Messages sent before it, on channels closed since then, may arrive late: they are skipped.
+// hears waits for a message. It skips other messages, because a message that was sent earlier, on a channel that has been
+// closed since, may arrive late.
 func (l *listener) hears(t *testing.T, message string) {
 	timeout := time.After(patience)
 	for {
@@ -121,10 +122,10 @@ type cluster struct{ lines }
 
 func (c cluster) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"node": c.lines} }
 
-// tagOfSlot0 is a hash tag of slot 0. A line has the zero rueidis.Builder, which accepts only keys of that slot.
+// tagOfSlot0 is a hash tag of slot 0. The Builder of a line is the zero rueidis.Builder, which accepts only keys of that slot.
 const tagOfSlot0 = "06S"
 
-// A session that still waits asks again at each heartbeat: its channel stays open.
+// A session that waits asks for its channel again at each heartbeat, so the channel stays open.
 func TestAShardChannelThatIsInUseStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := cluster{lines{made: make(chan *line, 1)}}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slow is a client whose server confirms a subscription only after a while. It can do nothing else.
+// A slow is a client whose server confirms a subscription only after a while. Only subscriptions work.
 type slow struct {
 	rueidis.Client
 	after time.Duration
@@ -59,8 +59,8 @@ func subscribed(ctx context.Context, after time.Duration) (took time.Duration, e
 	return took, err
 }
 
-// The first try to subscribe has until the caller's deadline, and no shorter limit: it waits for a server that is
-// silent for a while.
+// The first try to subscribe has the whole time until the caller's deadline, so it can wait for a server that is silent for a
+// while.
 func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := errors.New("the subscription was not confirmed in time")
@@ -76,7 +76,7 @@ func TestTheFirstTryLastsUntilTheCallersDeadline(t *testing.T) {
 	})
 }
 
-// Without a deadline the first try does not wait for ever for a silent server. The error names the time limit.
+// Without a deadline, the first try waits for a silent server only until a time limit. The error names the limit.
 func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, err := subscribed(context.Background(), time.Hour)
@@ -86,7 +86,8 @@ func TestTheFirstTryWithoutADeadlineIsBounded(t *testing.T) {
 	})
 }
 
-// Lines are a client whose connections the test ends, and over which it sends messages. They confirm each subscription at once.
+// A client of type lines has connections that the test ends, and over which the test sends messages. The connections confirm
+// each subscription at once.
 type lines struct {
 	rueidis.Client
 	made chan *line
@@ -104,7 +105,7 @@ type line struct {
 	rueidis.DedicatedClient
 	ended chan error
 	hooks rueidis.PubSubHooks
-	sent  chan string // the commands
+	sent  chan string // the commands that were sent
 }
 
 func (*line) B() rueidis.Builder { return rueidis.Builder{} }
@@ -134,8 +135,8 @@ func (l *line) says(text string) {
 	l.hooks.OnMessage(rueidis.PubSubMessage{Channel: "channel", Message: text})
 }
 
-// The client may deliver a message of a connection that was lost, or is being closed, when the listener already gets the messages
-// of the next connection, or shall get none any more.
+// The client may deliver a message of a connection that was lost, or is being closed, late: when the listener already gets the
+// messages of the next connection, or is to get no more messages.
 func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, l := lines{made: make(chan *line, 2)}, &listener{messages: make(chan string, 10), openings: make(chan struct{}, 10)}
@@ -160,7 +161,8 @@ func TestAMessageOfAnEarlierConnectionIsDropped(t *testing.T) {
 	})
 }
 
-// The server may confirm a subscription after it has been given up.
+// If a subscription has been given up, the listener hears nothing of its connection, even if the server confirms the
+// subscription later.
 func TestAnAbandonedSubscriptionListensToNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{openings: make(chan struct{}, 10)}
@@ -182,7 +184,7 @@ func (*loud) Opened(string)             {}
 func (l *loud) Received(channel string) { l.heard = append(l.heard, channel) }
 func (*loud) Closed(string)             {}
 
-// Channels, of which a session has any number, drop messages of an earlier connection, too.
+// Channels, too, drop messages of an earlier connection. A session has any number of them.
 func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, l := lines{made: make(chan *line, 2)}, &loud{}
@@ -202,7 +204,7 @@ func TestAMessageOnAChannelOfAnEarlierConnectionIsDropped(t *testing.T) {
 	})
 }
 
-// A channel that was closed because it had not been wanted for long is opened again when it is wanted again.
+// A channel is closed when it has not been wanted for a while, and opened again when it is wanted again.
 func TestAChannelThatIsWantedAgainIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := lines{made: make(chan *line, 1)}

@@ -31,7 +31,7 @@ type deafSink struct{ backend.Sink }
 func (deafSink) Granted(backend.Grant) {}
 func (deafSink) Reconnected()          {}
 
-// A hintSink receives the hint to try again.
+// A hintSink receives the hints to try again.
 type hintSink struct {
 	deafSink
 	hints chan backend.Grant
@@ -42,12 +42,12 @@ func (s hintSink) Granted(g backend.Grant) { s.hints <- g }
 // allowed is a node's time limit in tests that do not check it: the machine may be busy.
 const allowed = 30 * time.Second
 
-// bound makes a lock over three nodes, which have as much time as they need.
+// bound makes a lock over three nodes. The nodes have as much time as they need.
 func bound(t *testing.T) (*Conn, *remote) {
 	return boundTo(t, allowed, redisserver.Start(t), redisserver.Start(t), redisserver.Start(t))
 }
 
-// boundTo makes a lock over the given nodes. The client of the last node gives a command up after giveUp.
+// boundTo makes a lock over the given nodes. The client of the last node stops waiting for a reply after giveUp.
 func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (*Conn, *remote) {
 	var deployments []*single.Deployment
 	for i, node := range nodes {
@@ -72,7 +72,7 @@ func boundTo(t *testing.T, giveUp time.Duration, nodes ...*redisserver.Server) (
 	return joined(t, q, "a", deafSink{})
 }
 
-// joined returns the lock for one more session.
+// joined opens one more session, and returns the session's lock.
 func joined(t *testing.T, q *Quorum, id string, sink backend.Sink) (*Conn, *remote) {
 	var conn backend.Conn
 	var err error
@@ -101,8 +101,8 @@ func (rep *replica) visited(t *testing.T, epoch uint64) {
 	}, allowed, time.Millisecond, "the release has run at this node too")
 }
 
-// The command of an attempt may be so late at one node that the attempt was granted by the others, and released, before
-// it runs. It must not take the lock then, which no command would release.
+// The command of an attempt may be so late at one node that the other nodes have granted the attempt, and the lock has been
+// released, before the command runs. The command must not take the lock then, because no command would release it.
 func TestQuorumALateAttemptTakesNothingAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -147,7 +147,7 @@ func TestQuorumSendsNothingAfterClose(t *testing.T) {
 	require.ErrorContains(t, renewals[0].Err, "closed")
 }
 
-// Nothing runs after Close has returned, whatever ran before, and although a node hangs.
+// Whatever ran before, nothing runs after Close has returned, even if a node hangs.
 func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
@@ -166,7 +166,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	nodes[2].Freeze()
 	// Goroutines that are started in Do inherit the label.
 	pprof.Do(t.Context(), pprof.Labels("quorum", "close"), func(ctx context.Context) {
-		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless the background work has ended before this check
+		for epoch := uint64(1); ours() == ""; epoch++ { // once, unless the background work has ended before
 			_, err := r.Acquire(ctx, attempt(epoch))
 			require.NoError(t, err)
 			conn.Renew(ctx, []backend.Renewal{{Remote: r, Epoch: epoch, Lease: time.Hour}})
@@ -179,7 +179,7 @@ func TestQuorumNothingRunsAfterClose(t *testing.T) {
 	require.Empty(t, ours())
 }
 
-// A token that a majority has issued is above all earlier ones, and that majority knows it: it need not be written.
+// A token that a majority has issued is above all earlier tokens, and that majority knows the token. So it need not be written.
 func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	t.Parallel()
 	q := &Quorum{need: 2}
@@ -190,7 +190,7 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}{
 		{[]backend.Token{5, 5}, 5, true},
 		{[]backend.Token{5, 7}, 7, false},
-		{[]backend.Token{7, 5, 5}, 5, true}, // a majority has this token as its last one
+		{[]backend.Token{7, 5, 5}, 5, true}, // two of the nodes have issued 5
 		{[]backend.Token{7, 5, 6}, 7, false},
 	} {
 		token, agreed := tally{tokens: c.given}.token(q)
@@ -199,8 +199,8 @@ func TestQuorumTokenOfAMajorityNeedsNoWrite(t *testing.T) {
 	}
 }
 
-// All nodes give the token that is proposed, and no node a token of its own time. Else an acquire would have a second round, in
-// which the highest token is written to the other nodes, and the next holder would wait that much longer.
+// All nodes give the token that was proposed, and no node gives a token of its own clock. Otherwise an acquire would need a
+// second round to write the highest token to the other nodes, and the next holder would wait for that round, too.
 func TestQuorumAllNodesGiveTheProposedToken(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -210,22 +210,22 @@ func TestQuorumAllNodesGiveTheProposedToken(t *testing.T) {
 		v := r.newVote(t.Context(), &req)
 		tokens := make(map[backend.Token]bool)
 		for _, rep := range r.replicas {
-			require.NoError(t, rep.enter(t.Context())) // after the first attempt's job at the node
+			require.NoError(t, rep.enter(t.Context())) // wait until the first attempt's job at the node has ended
 			given, err := rep.acquire(t.Context(), v.req, v.order)
 			rep.leave()
 			require.NoError(t, err)
 			require.Equal(t, backend.Granted, given.Status)
 			tokens[given.First] = true
 		}
-		if time.Since(v.sent) <= tokenLead/2 { // else a clock may have reached what was proposed
+		if time.Since(v.sent) <= tokenLead/2 { // later a clock may have reached the proposed token
 			require.Len(t, tokens, 1)
 			return
 		}
 	}
 }
 
-// A hold that was granted before has a token which a majority knows, so a copy of its attempt waits for the node whose reply
-// shows which token that is: another node may have a higher token of its own.
+// A hold that was granted before has a token that a majority knows. A copy of its attempt waits for the reply that shows this
+// token, since another node may have given a higher token of its own.
 func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -243,8 +243,8 @@ func TestQuorumACopyOfAHoldKeepsItsToken(t *testing.T) {
 	require.Equal(t, had.First, got.First)
 }
 
-// A release of one copy of an attempt may still run when no caller waits for it any more. It would also release what
-// another copy of the attempt got at the same node: so that copy is not sent to the node.
+// A release of one copy of an attempt may still run when no caller waits for it any more. The release would also give back what
+// another copy of the attempt got at the same node, so no other copy is sent to that node.
 func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -259,9 +259,9 @@ func TestQuorumDoesNotAskANodeAgainThatIsSentARelease(t *testing.T) {
 	require.Equal(t, backend.Stale, again.Status)
 }
 
-// An attempt that too few nodes have granted is given back, and a node where it was given back never takes it again. So it is not
-// sent again: its hold would be on the other nodes only, and end with the first of these that forgets it. The next epoch can have
-// all nodes.
+// If too few nodes have granted an attempt, the attempt is given back, and a node at which it was given back never grants it
+// again. So it is not sent again: its hold would be at the other nodes only, and would end with the first of these that forgets
+// it. The next epoch can have all nodes.
 func TestQuorumAnAttemptThatWasGivenBackIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -284,8 +284,8 @@ func TestQuorumAnAttemptThatWasGivenBackIsNotSentAgain(t *testing.T) {
 	r.taken(t, attempt(2))
 }
 
-// A node whose reply does not come may have granted an attempt that fails. It is given back there too: a caller that only tries
-// does not come back, and until the end of the lease no other session could have this node.
+// A node whose reply does not come may have granted an attempt that fails. So the attempt is given back at that node, too: a
+// caller that only tries does not come back, and no other session could have the node until the lease ends.
 func TestQuorumGivesBackWhereTheReplyDidNotCome(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
@@ -293,11 +293,11 @@ func TestQuorumGivesBackWhereTheReplyDidNotCome(t *testing.T) {
 	rep, req, err := r.replicas[2], attempt(1), error(nil)
 	nodes[2].Freeze()
 	var v *vote
-	for limit := 10 * time.Millisecond; !backend.OutcomeUnknown(err); limit *= 2 { // the time of the command may be over before it is sent
+	for limit := 10 * time.Millisecond; !backend.OutcomeUnknown(err); limit *= 2 { // the time may be over before it is sent
 		require.Less(t, limit, allowed, "%v", err)
 		v = r.newVote(t.Context(), &req)
 		v.limit = limit
-		close(v.counted) // it was not won
+		close(v.counted) // the attempt has failed
 		go v.at(t.Context(), 2, rep)
 		err = (<-v.answers).err
 		if !backend.OutcomeUnknown(err) {
@@ -305,16 +305,16 @@ func TestQuorumGivesBackWhereTheReplyDidNotCome(t *testing.T) {
 		}
 	}
 	nodes[2].Thaw()
-	got, err := rep.remote.Acquire(t.Context(), req) // as the command does if it comes now
+	got, err := rep.remote.Acquire(t.Context(), req) // this is what the command does if it arrives now
 	require.NoError(t, err)
 	require.Equal(t, backend.Granted, got.Status)
 	close(v.final)
-	require.NoError(t, rep.enter(t.Context())) // after the job at the node
+	require.NoError(t, rep.enter(t.Context())) // wait until the job at the node has ended
 	defer rep.leave()
 	require.True(t, rep.free(t))
 }
 
-// A release that was not confirmed is sent again, although a later attempt waits by then. The later attempt goes on waiting.
+// A release that was not confirmed is sent again, even if a later attempt waits by then. The later attempt continues to wait.
 func TestQuorumALateReleaseLeavesTheWaitOfALaterAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hints := make(chan backend.Grant, 10)
@@ -331,8 +331,8 @@ func TestQuorumALateReleaseLeavesTheWaitOfALaterAttempt(t *testing.T) {
 	})
 }
 
-// The lock may be released while a waiter's new attempt runs: its reply that another session has the lock is out of
-// date then, so the hint must not be lost.
+// The lock may be released while a waiter's new attempt runs. The reply that another session has the lock is then out of date,
+// so the hint that the lock is free must not be lost.
 func TestQuorumAHintDuringAnAttemptIsNotLost(t *testing.T) {
 	t.Parallel()
 	conn, _ := bound(t)
@@ -362,8 +362,8 @@ func TestQuorumAHintDuringAnAttemptIsNotLost(t *testing.T) {
 	<-answered
 }
 
-// A session that gets the hint that another session yields needs two round trips to acquire the lock. The yielding
-// session must not come back before that, or the other one could never acquire it.
+// When one session yields, another session gets a hint, and then needs two round trips to acquire the lock. The yielding
+// session must not come back earlier, or the other session could never acquire the lock.
 func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	t.Parallel()
 	conn, other := bound(t)
@@ -397,7 +397,8 @@ func TestQuorumAYieldIsLongerThanTheRoundTripsOfTheNext(t *testing.T) {
 	require.Equal(t, backend.Waiting, (<-answered).Status)
 }
 
-// A node that was down when the session was opened, and then refuses it, is not asked again and again.
+// A node was down when the session was opened, and refuses the session when the node is up again. The session does not ask the
+// node again and again.
 func TestQuorumANodeThatRefusesLaterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	node := redisserver.Start(t)
@@ -419,7 +420,7 @@ func (rep *replica) free(t *testing.T) bool {
 	return !state.Locked
 }
 
-// taken grants the lock to an attempt at all nodes.
+// taken makes an attempt that all nodes grant. It returns the reply and the hold.
 func (r *remote) taken(t *testing.T, req backend.AcquireRequest) (backend.AcquireReply, hold) {
 	reply, err := r.Acquire(t.Context(), req)
 	require.NoError(t, err)
@@ -438,8 +439,8 @@ func (rep *replica) restored(t *testing.T, h hold, until time.Time) {
 	require.NoError(t, err)
 }
 
-// A node that missed a renewal has less of the lease than the others, so a pass within a turn begins a lease at every node,
-// although one Redis would keep the TTL.
+// A node that missed a renewal has less of the lease left than the other nodes. So a pass within a turn begins a new lease at
+// every node, although on a single Redis it would keep the TTL.
 func TestQuorumAPassGivesEveryNodeTheFullLease(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -461,10 +462,10 @@ func TestQuorumAPassGivesEveryNodeTheFullLease(t *testing.T) {
 	}
 }
 
-// soon returns a time before which the command that puts a hold back is not late.
+// soon returns a time that is so far away that a command which puts a hold back comes before it.
 func soon() time.Time { return time.Now().Add(time.Hour) }
 
-// A hold is put back, with its token, where it has ended or was forgotten, and only if the node has nothing newer.
+// A hold is put back, with its token, at a node where it has ended or was forgotten, and only if the node has nothing newer.
 func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -529,8 +530,9 @@ func TestQuorumPutsAHoldBackOnlyWhereItIsMissing(t *testing.T) {
 	require.True(t, rep.free(t), "a later attempt was here")
 }
 
-// A node remembers one of the sessions that wait: the first that says so, until that session gets or gives back the lock at this
-// node. When the lock is given back, the remembered session gets a message, unless another session has the lock by then.
+// A node remembers one of the sessions that wait: the first that says so, until that session gets the lock at this node or
+// gives it back there. When the lock is released at the node, the remembered session gets a message, unless another session has
+// the lock by then.
 func TestQuorumANodeKnowsOneSessionThatWaits(t *testing.T) {
 	t.Parallel()
 	conn, a := bound(t)
@@ -572,8 +574,8 @@ func TestQuorumANodeKnowsOneSessionThatWaits(t *testing.T) {
 	require.True(t, waits(b), "so c is not known any more")
 }
 
-// A node that gave the token with a smaller block than the others may not count as one that has the block: after the loss of
-// another node it would give its tokens out again.
+// A node may have given the token with a smaller block than the other nodes. Such a node does not count as having the block:
+// after the loss of another node it would give tokens of the block out again.
 func TestQuorumWritesABlockWhereItWasSmaller(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -593,7 +595,7 @@ func TestQuorumWritesABlockWhereItWasSmaller(t *testing.T) {
 	require.Equal(t, given.First+3, state.Token)
 }
 
-// A hold is put back with the count of holds that it has now, although a late copy of its attempt names the first count.
+// A hold is put back with the hold count that it has now, although a late copy of its attempt has the first count.
 func TestQuorumACopyLeavesTheCountAlone(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -605,7 +607,8 @@ func TestQuorumACopyLeavesTheCountAlone(t *testing.T) {
 	require.Equal(t, 2, h.holds)
 }
 
-// Of two copies of an attempt that have settled on different tokens, the lower may come to a node last.
+// Two copies of an attempt may have settled on different tokens. If the lower token comes to a node last, the node does not
+// write it.
 func TestQuorumALateTokenIsNotWritten(t *testing.T) {
 	t.Parallel()
 	_, r := bound(t)
@@ -617,8 +620,8 @@ func TestQuorumALateTokenIsNotWritten(t *testing.T) {
 	require.Equal(t, reply.Last, state.Token)
 }
 
-// Other sessions that poll often have the lock for a moment at a node that has lost the hold. The hold is put back
-// there all the same.
+// A node has lost the hold, and other sessions that poll often have the lock there for a moment. The hold is still put back at
+// that node.
 func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -655,7 +658,7 @@ func TestQuorumPutsBackAlthoughOthersPoll(t *testing.T) {
 	}, testsize.Patience(allowed), time.Millisecond, "the command is sent again")
 }
 
-// A copy of the command that puts a hold back may arrive at a node after the hold's release.
+// A copy of the command that puts a hold back may arrive at a node after the hold's release. Then it does nothing.
 func TestQuorumNothingIsPutBackAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	nodes := []*redisserver.Server{redisserver.Start(t), redisserver.Start(t), redisserver.Start(t)}
@@ -665,7 +668,7 @@ func TestQuorumNothingIsPutBackAfterItsRelease(t *testing.T) {
 	require.NoError(t, rep.enter(t.Context()))
 	nodes[2].Freeze()
 	var err error
-	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // the time of the command may be over before it is sent
+	for wait := 10 * time.Millisecond; !backend.OutcomeUnknown(err); wait *= 2 { // the time may be over before it is sent
 		require.Less(t, wait, allowed, "%v", err)
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = rep.restore(short, h, time.Hour, soon())
@@ -683,7 +686,7 @@ func TestQuorumNothingIsPutBackAfterItsRelease(t *testing.T) {
 	require.True(t, rep.free(t))
 }
 
-// After a loss, when a new attempt has begun, the session forgets the lost hold: a renewal does not put it back.
+// When a new attempt has begun after a loss, the session forgets the lost hold, and no renewal puts it back.
 func TestQuorumForgetsALostHold(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)
@@ -752,8 +755,8 @@ func TestQuorumALateForceUnlockIsRefused(t *testing.T) {
 	}
 }
 
-// A hold is put back only until the leases of the majority end. After that another session may have had the lock, and a
-// late copy could give the old hold a majority again.
+// A hold is put back only until its leases at the majority end. After that another session may have had the lock, and a late
+// copy of the command could give the old hold a majority again.
 func TestQuorumPutsBackWithinTheLease(t *testing.T) {
 	t.Parallel()
 	conn, r := bound(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A message of Redisson that arrives between an acquire and its reply may be the one that the session waits for. In
-// this test the session has ended, so its offers are recorded and never sent.
+// A message of Redisson that arrives between an acquire and the acquire's reply may be the one for which the session waits. The
+// session in this test has ended, so its offers are recorded but never sent.
 func TestAMessageDuringAnAcquireIsNotLost(t *testing.T) {
 	s := NewListener(nil)
 	s.Close()

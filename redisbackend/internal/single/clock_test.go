@@ -14,7 +14,7 @@ import (
 	"github.com/relock-go/relock/internal/redisserver"
 )
 
-// If a command has no reply, its connection may be lost, and the next one lead to another server, with another clock.
+// If a command gets no reply, its connection may be lost. The next connection may lead to another server, with another clock.
 func TestACommandWithoutAReplyForgetsTheClock(t *testing.T) {
 	t.Parallel()
 	server := redisserver.Start(t)
@@ -56,7 +56,8 @@ func TestACommandWithoutAReplyForgetsTheClock(t *testing.T) {
 	}
 }
 
-// unanswered sends a command that has no reply, with a time that is enough to send it, and returns its error.
+// unanswered sends a command that gets no reply, with a deadline that leaves enough time to send it, and returns the command's
+// error.
 func unanswered(t *testing.T, send func(context.Context) error) error {
 	for limit := time.Millisecond; ; limit *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)

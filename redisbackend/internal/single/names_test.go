@@ -9,9 +9,9 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// FuzzNamesNeverMeet checks that the keys of a lock, of its note and of each of its conditions are in one slot and
-// begin with the prefix; that two pairs of a lock and a condition share at most the lock's own keys; and that a
-// session's record has a key of its own.
+// FuzzNamesNeverMeet checks that the keys of a lock, of its note and of each of its conditions are in one slot and begin with
+// the prefix; that two pairs of a lock and a condition have at most the lock's own keys in common; and that a session's record
+// has a key of its own.
 func FuzzNamesNeverMeet(f *testing.F) {
 	for _, seed := range [][6]string{
 		{"", "orders", "ready", "orders", "read", "s"}, {"app:", "a", "b:c", "a:b", "c", "s"}, {"", "1:a", "1:", "a", "1:1:", "s"},
@@ -55,7 +55,7 @@ func FuzzNamesNeverMeet(f *testing.F) {
 	})
 }
 
-// keysOf returns all keys of a lock with one condition, those that every condition shares first.
+// keysOf returns all keys of a lock with one condition. The keys that all conditions of the lock share come first.
 func keysOf(k *wire.Keys, prefix, condition string) []string {
 	own := k.Condition(prefix, condition)
 	return append(k.WithNote(prefix), own[len(k):]...)

@@ -13,10 +13,10 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/wire"
 )
 
-// A hearer is a session's sink that records what it is called with.
+// A hearer is a session's sink that records the arguments of its calls.
 type hearer struct {
 	names  []string
-	grants []backend.Grant // also of a backend.ShareGrant: the fields that it shares with a backend.Grant
+	grants []backend.Grant // of a backend.ShareGrant it has the fields that a backend.Grant has, too
 	units  []int
 }
 
@@ -37,8 +37,8 @@ func (h *hearer) SharedWanted(name string, may int) {
 	h.names, h.units = append(h.names, name), append(h.units, may)
 }
 
-// FuzzReceived checks that a session learns from a message about at most one lock with the prefix, whatever the message
-// says. No grant begins in the future, and a grant with tokens that no server issues has to be confirmed.
+// FuzzReceived checks that a message, whatever its text is, shows a session something about at most one lock with the prefix.
+// No grant begins in the future, and a grant with tokens that no server issues has to be confirmed.
 func FuzzReceived(f *testing.F) {
 	for _, text := range []string{"g 7 1000 1002 3000 1000 app:name", "g 1 1000 1000 100000000000 1000 app:n", "g 1 9000000000000000 9000000000000000 9 1000 app:n",
 		"s 3 1 app:n", "w 3 app:n", "t 0 app:n", "t 1 other:n", "f app:n", "h 3 1 1000 1000 0 9000 1000 app:n",
@@ -54,7 +54,7 @@ func FuzzReceived(f *testing.F) {
 			c.Clocks.One.Saw(clock.Sample{Sent: now, Received: now, Stamp: int64(server)})
 		}
 		c.Received(text)
-		c.Received(text) // a retry may arrive any number of times
+		c.Received(text) // the network may deliver a message more than once
 		assert.LessOrEqual(t, len(h.names), 2, "two calls")
 		for _, name := range h.names {
 			assert.True(t, name != "" && strings.HasSuffix(text, "app:"+name), "%q of %q", name, text)

@@ -12,7 +12,7 @@ import (
 	"github.com/relock-go/relock/redisbackend/internal/clock"
 )
 
-// A line is a connection that notes its last command, and has no reply.
+// A line is a connection that notes its last command and gives no reply.
 type line struct {
 	rueidis.DedicatedClient
 	sent []string
@@ -25,7 +25,8 @@ func (l *line) Do(_ context.Context, cmd rueidis.Completed) (none rueidis.RedisR
 	return none
 }
 
-// Without a time limit, which is 0 in Redis, WAIT would last until the replicas are there. It refuses a negative one.
+// WAIT with a timeout of 0 would last until the replicas have the write, and WAIT refuses a negative timeout. So the timeout is
+// always positive.
 func TestReplicasAreWaitedForInALimitedTime(t *testing.T) {
 	for _, left := range []time.Duration{-time.Hour, 0, time.Microsecond} {
 		r := &Remote{Conn: &Conn{Deployment: &Deployment{Replicas: Replicas{Count: 1, Timeout: time.Hour}}}, Clock: &clock.Clock{}}

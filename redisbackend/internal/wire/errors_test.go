@@ -45,7 +45,7 @@ func redisError(t *testing.T, words string) error {
 	return err
 }
 
-// unmarked returns Redis's words without what a sentinel adds to them.
+// unmarked removes the words that a sentinel adds to Redis's words.
 var unmarked = strings.NewReplacer(backend.ErrUnavailable.Error()+": ", "", backend.ErrWrongKind.Error()+": ", "")
 
 func TestErrorsOfRedisBecomeSentinels(t *testing.T) {
@@ -100,7 +100,7 @@ func TestErrorsOfRedisBecomeSentinels(t *testing.T) {
 	}
 }
 
-// A script may have written something before it raises an error, and that stays.
+// A script may have written something before it raises an error, and what it wrote stays.
 func TestScriptsThatStopHalfWay(t *testing.T) {
 	for words, refused := range map[string]bool{
 		"ERR Script attempted to access a non local key in a cluster node script: 02db9723e7a82dcdeb02b684b6c7b6219175b5d4, on @user_script:194.":        false,

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSlotIsTheOneThatRedisComputes(t *testing.T) {
-	for key, want := range map[string]uint16{ // as CLUSTER KEYSLOT of Redis 7.0.15 returns them
+	for key, want := range map[string]uint16{ // these are the replies of CLUSTER KEYSLOT in Redis 7.0.15
 		"":                 0,
 		"a":                15495,
 		"123456789":        12739,

@@ -56,7 +56,8 @@ func TestMessagesOfEachKind(t *testing.T) {
 	}
 }
 
-// FuzzPush checks that a message that was parsed can be formatted, and that parsing it again gives the same.
+// FuzzPush checks that a message that ParseMessage accepts can be formatted, and that ParseMessage returns the same message for
+// the new text.
 func FuzzPush(f *testing.F) {
 	for _, text := range []string{"g 7 1 2 3000 4 name", "g 0 1 1 1 0  ", "s 3 1 n", "w 3 n", "t 0 n", "f n", "h 3 1 10 10 0 2000 1000 n", "x 0 0 n"} {
 		f.Add(text)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testsOf maps each script to the tests that run it: each name stands for all tests that begin with it.
+// testsOf maps each script to the tests that run it. A name stands for all tests whose names begin with it.
 var testsOf = map[string]string{
 	"acquire": "TestAcquire", "reenter": "TestReenter", "release": "TestRelease", "renew": "TestRenew",
 	"inspect": "TestInspect", "force": "TestForce", "resume": "TestResume", "offer": "TestRedisson", "watch": "TestConformance",
@@ -24,7 +24,7 @@ var testsOf = map[string]string{
 	"quorum_token": "TestQuorum", "quorum_restore": "TestQuorum", "quorum_force": "TestQuorum", "quorum_want": "TestQuorum", "quorum_call": "TestQuorum",
 }
 
-// libraries are only prepended to other scripts.
+// libraries are scripts that do not run alone: they are put before other scripts.
 var libraries = []string{"common", "vacant", "behind", "conditions", "shared", "sharing", "redisson"}
 
 func TestEveryScriptHasItsContractAndItsTests(t *testing.T) {
