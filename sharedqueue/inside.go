@@ -23,8 +23,7 @@ func (rw *RW[O]) Inside(most int, f func(owner O, mode Mode, token uint64)) {
 	}
 }
 
-// Inside calls f once, with the number of permits in use. The queue's mutex is held during the call: f must not block, nor call
-// the queue.
+// Inside calls f with the number of permits in use, with the queue's mutex held: f must not block, nor call the queue.
 func (p *Permits) Inside(f func(permits int)) {
 	p.mu.Lock()
 	defer p.unlock(0)

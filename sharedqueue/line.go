@@ -15,8 +15,7 @@ const (
 	// Once says that the claim waits for at most one reply of the server. Such a claim does not wait behind other claims, and
 	// EndTries or FailTries ends its wait.
 	Once
-	// Shared says that several goroutines may act for the owner. When the claim of one of these goroutines is admitted, the
-	// claims of the others that are in line re-enter.
+	// Shared says that several goroutines may act for the owner. When one of them is admitted, the others in line re-enter.
 	Shared
 
 	// Read asks for the read side.
@@ -65,8 +64,7 @@ type siblings struct {
 	readers int // how many ask to read, and are not in mode Once
 }
 
-// wouldUpgrade reports whether the owner waits to read but not to write. Then a new claim to write would wait behind the claim
-// to read.
+// wouldUpgrade reports whether the owner waits to read but not to write. Then a claim to write would wait behind the read.
 func (s siblings) wouldUpgrade() bool { return s.readers > 0 && s.writers == 0 }
 
 // add puts a claim at the end of the line.

@@ -6,8 +6,7 @@ import (
 )
 
 // Permits is the part of a semaphore that stays in the process: it hands out the units that the session has. Permits have no
-// owner: any goroutine may give them back. Like the methods of [RW], those of Permits report changed when the engine must call
-// Look.
+// owner: any goroutine may give them back. As with [RW], methods report changed when the engine must call Look.
 type Permits struct {
 	queue[struct{}]
 

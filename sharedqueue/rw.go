@@ -142,9 +142,8 @@ func (rw *RW[O]) blockedLocked(mode Mode) bool {
 	return rw.line.Len > 0 || rw.writes > 0 || mode&Write != 0 && rw.readersLocked() > 0
 }
 
-// Wait waits until w is admitted or sent away, done is closed or timeout delivers; either channel may be nil. If w is admitted
-// or sent away in the moment at which done is closed or timeout delivers, the admission or dismissal counts. life is the value
-// of [RW.Life] when w was admitted.
+// Wait waits until w is admitted or sent away, done is closed or timeout delivers; either channel may be nil. If two of these
+// happen at once, the admission or dismissal counts. life is the value of [RW.Life] when w was admitted.
 func (rw *RW[O]) Wait(w *Waiter[O], done <-chan struct{}, timeout <-chan time.Time) (o Outcome, life uint64, changed bool) {
 	why := w.await(done, timeout)
 	rw.mu.Lock()

@@ -65,8 +65,7 @@ func (rw *RW[O]) ReadToken(owner O) (token uint64, ok bool) {
 	return token, ok
 }
 
-// Used returns the last token that was used, 0 if none is known. Unlike Look, it does not remember the state, and takes no
-// mutex.
+// Used returns the last token that was used, 0 if none is known. Unlike Look, it remembers no state, and takes no mutex.
 func (rw *RW[O]) Used() uint64 { return rw.used.Load() }
 
 // Readers returns the number of read holds of all owners together.

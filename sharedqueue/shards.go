@@ -28,8 +28,7 @@ type shard[O comparable] struct {
 	mu    sync.Mutex
 	owner func(number uint64) O // immutable
 
-	// open says that any reader is admitted as long as the units are trusted. It is written while both the queue's mu and the
-	// shard's are held.
+	// open says that any reader is admitted while the units are trusted. It is written with the queue's mu and the shard's held.
 	open bool
 
 	// Guarded by mu.

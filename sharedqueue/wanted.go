@@ -153,17 +153,15 @@ func (p *Permits) wantedLocked() bool {
 	return p.awaited || w != nil && w.Value().mode&Once == 0 && (p.placed || !p.withinLocked(w.Value().n))
 }
 
-// NoteWaiter says that the session for which Ask was called waits, and does not only try. Permits believes so for as long as an
-// RW does ([RW.NoteWaiter]).
+// NoteWaiter says that the session for which Ask was called waits, and does not only try. It counts as in [RW.NoteWaiter].
 func (p *Permits) NoteWaiter(until time.Duration) {
 	p.mu.Lock()
 	p.noteWaiterLocked(until)
 	p.unlock(0)
 }
 
-// NotePlaced says that the server has no permits for the first in line, and that the session waits for them at the server. The
-// queue believes so until the next Settle or Expel. After Lose that does not matter: no permit is in use before the next
-// Settle.
+// NotePlaced says that the server has no permits for the first in line, and that the session waits for them at the server. That
+// counts until the next Settle or Expel. After Lose it does not matter: no permit is in use before the next Settle.
 func (p *Permits) NotePlaced() {
 	p.mu.Lock()
 	p.placed = true
