@@ -287,7 +287,7 @@ func (s *server) pay(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// act does what a visitor asks for, and answers with the message for the visitor. If the visitor closes the page while a
+// act does what a visitor asks for, and responds with the message for the visitor. If the visitor closes the page while a
 // payment is under way, the payment still counts, so ctx does not end with the request.
 func (s *server) act(w http.ResponseWriter, r *http.Request, where []seat, do func(ctx context.Context, visitor string) (string, error)) {
 	guest := visitor(r)
